@@ -1,0 +1,158 @@
+"""What every Kubernetes object has, and how Kubernetes spells times and amounts."""
+
+import re
+from decimal import Decimal
+from typing import Any, NamedTuple, Self
+
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.alias_generators import to_camel
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, core_schema
+
+Manifest = dict[str, Any]
+"""One Kubernetes object as JSON: a plain dict."""
+
+DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$"
+SIGNED_DURATION_PATTERN = r"^-?([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$"
+QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][0-9]+)?$"
+
+_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
+_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
+_QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][0-9]+)?$")
+_SUFFIX = {
+    "m": Decimal("0.001"),
+    **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", start=1)},
+    **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
+}
+
+
+class ServiceKey(NamedTuple):
+    """Which LLMService: unique across both API groups (the later of two is refused)."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Duration(float):
+    """A duration in seconds, written as Go and Kubernetes write it: `10s`, `2m`, `1h30m`, `500ms`.
+
+    A `float` of seconds everywhere inside Hearth.  `Duration.parse` raises ValueError.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read Go's spelling; a bare number (except 0) or a unit Go lacks is a ValueError."""
+        if text == "0":
+            return cls(0.0)
+        unsigned = text.removeprefix("-")
+        if not re.fullmatch(DURATION_PATTERN, unsigned):
+            raise ValueError(f"{text!r} is not a duration; write for example 10s, 2m or 1h30m")
+        total = sum(float(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(unsigned))
+        return cls(-total if text.startswith("-") else total)
+
+    def __str__(self) -> str:
+        seconds = float(self)
+        for size, unit in ((3600, "h"), (60, "m")):
+            if seconds and seconds % size == 0:
+                return f"{int(seconds // size)}{unit}"
+        return f"{seconds:g}s"
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def read(value: Any) -> Duration:
+            if isinstance(value, Duration):
+                return value
+            if not isinstance(value, str):
+                raise ValueError("a duration is a string such as 10s, 2m or 1h30m")
+            return cls.parse(value)
+
+        return core_schema.no_info_plain_validator_function(
+            read, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {"type": "string", "maxLength": 32, "pattern": SIGNED_DURATION_PATTERN}
+
+
+class Quantity(str):
+    """A Kubernetes resource quantity as it was written; `amount` compares `1000m` equal to `1`."""
+
+    __slots__ = ()
+
+    @property
+    def amount(self) -> Decimal:
+        """The amount in base units (cores, bytes)."""
+        match = _QUANTITY.match(self)
+        if match is None:
+            raise ValueError(f"{str(self)!r} is not a quantity; write for example 8, 500m or 32Gi")
+        number, suffix = match.groups()
+        if suffix and suffix[0] in "eE" and suffix[1:].isdigit():
+            return Decimal(number).scaleb(int(suffix[1:]))
+        return Decimal(number) * _SUFFIX.get(suffix or "", Decimal(1))
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        def read(value: Any) -> Quantity:
+            if isinstance(value, bool) or not isinstance(value, str | int | float):
+                raise ValueError("a quantity is a number or a string such as 8, 500m or 32Gi")
+            quantity = cls(str(value))
+            _ = quantity.amount  # raises ValueError
+            return quantity
+
+        return core_schema.no_info_plain_validator_function(
+            read, serialization=core_schema.plain_serializer_function_ser_schema(str)
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "pattern": QUANTITY_PATTERN,
+            "maxLength": 32,
+            "x-kubernetes-int-or-string": True,
+        }
+
+
+class Model(BaseModel):
+    """Base of everything people write: camelCase outside, snake_case inside, frozen.
+
+    Lenient on unknown fields by default (an older Hearth must read a newer object);
+    `hearth local` and `hearth render` pass `extra="forbid"` when they validate.
+    """
+
+    model_config = ConfigDict(
+        frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore"
+    )
+
+
+class Metadata(Model):
+    """The part of ObjectMeta that Hearth reads."""
+
+    model_config = ConfigDict(
+        frozen=True, alias_generator=to_camel, populate_by_name=True, extra="allow"
+    )
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    generation: int = 0
+    creation_timestamp: str = ""
+    deletion_timestamp: str = ""
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+
+
+def key_of(manifest: Manifest) -> ServiceKey:
+    """Namespace and name of any object (namespace is empty for cluster-scoped ones)."""
+    metadata = manifest["metadata"]
+    return ServiceKey(metadata.get("namespace", ""), metadata["name"])

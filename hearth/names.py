@@ -1,0 +1,88 @@
+"""The name, labels and annotations of every object Hearth owns."""
+
+import hashlib
+
+from hearth.api.meta import ServiceKey
+
+DOMAIN = "serving.hearth.dev"
+OPTIONS = "hearth.dev"
+"""Prefix of the per-service options that users write as annotations."""
+
+MANAGER = "hearth"
+STATUS_MANAGER = "hearth-status"
+REPLICAS_MANAGER = "hearth-replicas"
+
+SERVICE_LABEL = f"{DOMAIN}/service"
+RUNTIME_LABEL = f"{DOMAIN}/runtime"
+METRICS_LABEL = f"{DOMAIN}/metrics"
+HASH_ANNOTATION = f"{DOMAIN}/spec-hash"
+
+CONTAINER = "serving"
+CACHE_VOLUME = "model-cache"
+MAX_NAME = 54
+"""Longest name of an LLMService: `keda-hpa-<name>` must fit into 63."""
+SHARED_SERVICE = "hearth"
+"""Default name of the per-namespace Service that leads to the gateway."""
+
+
+def deployment(key: ServiceKey) -> str:
+    return key.name
+
+
+def backend_service(key: ServiceKey) -> str:
+    return f"{key.name}-backend"
+
+
+def gateway_service(key: ServiceKey) -> str:
+    return key.name
+
+
+def scaler_service(key: ServiceKey) -> str:
+    return f"{key.name}-scaler"
+
+
+def scaled_object(key: ServiceKey) -> str:
+    return key.name
+
+
+def claim(key: ServiceKey) -> str:
+    return f"{key.name}-cache"
+
+
+def prewarm_job(key: ServiceKey) -> str:
+    return f"{key.name}-prewarm"
+
+
+def release_gateway(release: str) -> str:
+    return f"{release}-gateway"
+
+
+def release_scaler(release: str) -> str:
+    return f"{release}-scaler"
+
+
+def endpoint_url(key: ServiceKey) -> str:
+    """What `status.endpointURL` says: the in-cluster base URL of an OpenAI client."""
+    return f"http://{key.name}.{key.namespace}.svc/v1"
+
+
+def label_value(text: str) -> str:
+    """`text` as a legal label value: cut with a hash where it is longer than 63."""
+    if len(text) <= 63:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return f"{text[:54].rstrip('-._')}-{digest}"
+
+
+def selector(key: ServiceKey) -> dict[str, str]:
+    """Labels that select this service's backend pods.  Immutable on a Deployment: never change."""
+    return {SERVICE_LABEL: key.name, "app.kubernetes.io/managed-by": MANAGER}
+
+
+def labels(key: ServiceKey, *, runtime: str | None = None) -> dict[str, str]:
+    """Labels of everything rendered for a service; `runtime` only where one is used."""
+    return {
+        "app.kubernetes.io/name": key.name,
+        **selector(key),
+        **({RUNTIME_LABEL: label_value(runtime)} if runtime else {}),
+    }

@@ -1,0 +1,219 @@
+"""Where each model is served: written by the reconciler, read by gateway and scaler.
+
+One column is the gateway's own: which pods answered its readiness request before the kubelet
+said so.  The reconciler's publishing does not touch it.  Every method is synchronous.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+import anyio
+
+from hearth.api.meta import ServiceKey
+
+Listener = Callable[[ServiceKey], None]
+
+
+class ColdStart(StrEnum):
+    """What a request meets while no endpoint is ready."""
+
+    KEEPALIVE = "keepalive"
+    REJECT = "reject"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpReadiness:
+    """The runtime's readiness request, as rendered into the pod (success: 200 to 399)."""
+
+    path: str
+    port: int
+    headers: tuple[tuple[str, str], ...] = ()
+    timeout_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpReadiness:
+    """Ready when the port accepts a connection."""
+
+    port: int
+    timeout_s: float = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """One pod that has an address and is not going away."""
+
+    uid: str
+    """Pod uid and the serving container's restart count: another process is another backend."""
+    pod: str
+    host: str
+    port: int
+    ready: bool
+    """The kubelet's word now."""
+    readiness: HttpReadiness | TcpReadiness | None = None
+    """What the gateway may ask the pod itself; None where only the kubelet's word counts."""
+    served_name: str | None = None
+    """The model name the engine answers to, read from its arguments; None: ask `/v1/models`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why the backend is not coming up (`Failure.reason` is a condition reason)."""
+
+    reason: str
+    message: str
+    next_attempt_s: float | None = None
+    """Seconds until the kubelet tries again, where known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why the spec was refused; what ran before goes on running."""
+
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRef:
+    """Which Secret key holds the service's API key (in the service's namespace)."""
+
+    secret: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Route:
+    """All the gateway needs to know of one service.  Replaced whole, never edited."""
+
+    key: ServiceKey
+    uid: str
+    created: int
+    """Unix seconds, as `/v1/models` shows it."""
+    phase: str
+    backends: tuple[Backend, ...] = ()
+    cold_start: ColdStart = ColdStart.KEEPALIVE
+    max_queue: int = 100
+    max_in_flight: int | None = None
+    """Requests forwarded to one endpoint at a time; the rest wait.  None: no bound."""
+    activation_timeout_s: float = 300.0
+    heartbeat_s: float = 10.0
+    response_timeout_s: float = 600.0
+    """From forwarding to the first byte of the answer."""
+    idle_timeout_s: float = 300.0
+    """Between two reads of an answer."""
+    authentication: KeyRef | None = None
+    failure: Failure | None = None
+    """Set only while every pod is in a terminal state (design: cannot start)."""
+    refusal: Refusal | None = None
+    paused: bool = False
+    """KEDA is paused for this service: nobody may scale it in its place."""
+
+
+class RouteTable:
+    """Routes by service, and the gateway's column of pods it found ready itself."""
+
+    def __init__(self) -> None:
+        self._routes: dict[ServiceKey, Route] = {}
+        self._endpoints: dict[ServiceKey, tuple[Backend, ...]] = {}
+        self._found: set[str] = set()
+        self._kubelet_spoke: set[str] = set()
+        self._changed: dict[ServiceKey, anyio.Event] = {}
+        self._listeners: list[Listener] = []
+
+    def put(self, route: Route) -> None:
+        """Publish a route; those who wait for a change wake only if it is one."""
+        old = self._routes.get(route.key)
+        if old == route:
+            return
+        self._routes[route.key] = route
+        uids = {b.uid for b in route.backends}
+        gone = {b.uid for b in old.backends} - uids if old else set()
+        self._found -= gone
+        self._kubelet_spoke -= gone
+        self._kubelet_spoke |= {b.uid for b in route.backends if b.ready}
+        self._refresh(route.key)
+
+    def drop(self, key: ServiceKey) -> None:
+        """The service is gone."""
+        old = self._routes.pop(key, None)
+        if old is None:
+            return
+        gone = {b.uid for b in old.backends}
+        self._found -= gone
+        self._kubelet_spoke -= gone
+        self._endpoints.pop(key, None)
+        self._notify(key)
+
+    def find(self, key: ServiceKey) -> Route | None:
+        """The route as it is now; None for a service that does not exist."""
+        return self._routes.get(key)
+
+    def endpoints(self, key: ServiceKey) -> tuple[Backend, ...]:
+        """Backends that take requests now: ready by the kubelet's word, or found ready by us
+        before the kubelet ever said so."""
+        return self._endpoints.get(key, ())
+
+    def found_ready(self, key: ServiceKey, uid: str) -> None:
+        """The gateway's own readiness request to this backend succeeded."""
+        route = self._routes.get(key)
+        if route is None or uid in self._found or all(b.uid != uid for b in route.backends):
+            return
+        self._found.add(uid)
+        self._refresh(key)
+
+    def lost(self, key: ServiceKey, uid: str) -> None:
+        """A backend we found ready ourselves does not take connections after all."""
+        if uid in self._found:
+            self._found.discard(uid)
+            self._refresh(key)
+
+    def unready(self, key: ServiceKey) -> tuple[Backend, ...]:
+        """Backends the gateway may ask itself: not ready, never called ready, and askable."""
+        route = self._routes.get(key)
+        if route is None:
+            return ()
+        taken = {b.uid for b in self.endpoints(key)} | self._kubelet_spoke
+        return tuple(b for b in route.backends if b.uid not in taken and b.readiness is not None)
+
+    def routes(self) -> Iterator[Route]:
+        """Every route, in no particular order."""
+        return iter(tuple(self._routes.values()))
+
+    def __contains__(self, key: ServiceKey) -> bool:
+        return key in self._routes
+
+    def changed(self, key: ServiceKey) -> anyio.Event:
+        """An event set when this route or its endpoints next change.
+
+        Take it before reading, without an await in between, and no change is missed.
+        """
+        return self._changed.setdefault(key, anyio.Event())
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener(key)` after every change, in the same tick; returns how to stop it."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def __repr__(self) -> str:
+        rows = " ".join(
+            f"{key}={route.phase}:{len(self.endpoints(key))}/{len(route.backends)}"
+            for key, route in self._routes.items()
+        )
+        return f"<RouteTable {rows or 'empty'}>"
+
+    def _refresh(self, key: ServiceKey) -> None:
+        self._endpoints[key] = tuple(
+            b
+            for b in self._routes[key].backends
+            if b.ready or (b.uid in self._found and b.uid not in self._kubelet_spoke)
+        )
+        self._notify(key)
+
+    def _notify(self, key: ServiceKey) -> None:
+        event = self._changed.pop(key, None)
+        if event is not None:
+            event.set()
+        for listener in tuple(self._listeners):
+            listener(key)

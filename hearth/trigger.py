@@ -1,0 +1,45 @@
+"""A service's external-push trigger: rendered into its ScaledObject, read back when KEDA calls."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from hearth.api.meta import ServiceKey
+
+METRIC = "pending"
+"""Constant, `[a-z0-9-]+`: KEDA puts it into an API path (KEDA prefixes it with `s0-`)."""
+
+
+class BadTrigger(ValueError):
+    """The metadata KEDA sent is not what Hearth writes; the message says what is missing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trigger:
+    """What GetMetricSpec must know without any cache."""
+
+    target: int
+    uid: str = ""
+    """Of the LLMService: a re-created one of the same name is another."""
+
+
+def render(trigger: Trigger, *, scaler_address: str) -> dict[str, str]:
+    """The trigger's `metadata`, as KEDA requires it: strings only."""
+    return {
+        "scalerAddress": scaler_address,
+        "metricName": METRIC,
+        "targetValue": str(trigger.target),
+        "serviceUID": trigger.uid,
+    }
+
+
+def read(metadata: Mapping[str, str]) -> Trigger:
+    """The inverse of `render`; raises BadTrigger."""
+    text = metadata.get("targetValue", "")
+    if not text.isdecimal() or int(text) < 1:
+        raise BadTrigger(f"targetValue must be a whole number of at least 1, not {text!r}")
+    return Trigger(target=int(text), uid=metadata.get("serviceUID", ""))
+
+
+def key(*, namespace: str, name: str) -> ServiceKey:
+    """A ScaledObject bears the namespace and name of its LLMService."""
+    return ServiceKey(namespace, name)
