@@ -1,0 +1,28 @@
+# `make demo` runs the product, `make test` its tests; each installs what it needs into .venv.
+SHELL := /bin/bash
+PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; do command -v $$p && break; done)
+BIN := .venv/bin
+ENGINE ?= stub
+
+.PHONY: help demo test check bench-coldstart clean
+.DEFAULT_GOAL := help
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
+
+.venv/installed: requirements-dev.lock pyproject.toml scripts/install
+	@PYTHON="$(PYTHON)" scripts/install
+
+demo: .venv/installed ## serve sleeping models on this machine (ENGINE=llama: a real LLM)
+	@ENGINE=$(ENGINE) scripts/demo
+
+test: .venv/installed ## the whole gate: format, lint, types, arrows, generated files, tests
+	@scripts/check
+
+check: test
+
+bench-coldstart: .venv/installed ## from the request to the first token, default probes
+	@$(BIN)/python -m bench.coldstart
+
+clean: ## remove what was installed and generated
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out

@@ -1,0 +1,179 @@
+"""Every knob of the process, with unit, default and reason.
+
+Each field is a flag (`--gateway-port 8080`) and an environment variable (`HEARTH_GATEWAY_PORT`);
+the flag wins.  Only `cli` and `app` see this class; parts get the values they use.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_origin
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from hearth.api import groups
+from hearth.api.meta import Duration
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+S = TypeVar("S", bound="Settings")
+
+
+class BadSettings(ValueError):
+    """One line that names the setting and says what to write."""
+
+
+def _positive(value: Duration) -> Duration:
+    if value <= 0:
+        raise ValueError("must be above zero, for example 15s")
+    return value
+
+
+Positive = Annotated[Duration, AfterValidator(_positive)]
+
+
+class Settings(BaseModel):
+    """What `hearth run` and `hearth local` share."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    host: str = Field("0.0.0.0", description="Address that the three ports listen on.")
+    gateway_port: Port = Field(8080, description="OpenAI-compatible gateway; 0 takes a free port.")
+    admin_port: Port = Field(8081, description="Health, metrics, demand table and status page.")
+    scaler_port: Port = Field(9090, description="KEDA ExternalScaler gRPC, plaintext.")
+
+    release: str = Field("hearth", description="Name of the Helm release: prefix of its Services.")
+    namespace: str = Field("hearth-system", description="Namespace that Hearth itself runs in.")
+    cluster_domain: str = Field("cluster.local", description="DNS domain of the cluster.")
+    ingress_domain: str = Field(
+        "",
+        description="Shared host name of the gateway; namespaces and services are names below it.",
+    )
+    default_namespace: str = Field(
+        "", description="Namespace in which an unqualified model name is looked up on shared hosts."
+    )
+    shared_service: str = Field(
+        "hearth", description="Name of the Service in each namespace that leads to the gateway."
+    )
+    groups: tuple[str, ...] = Field(
+        groups.GROUPS, description="API groups that are served, comma separated."
+    )
+
+    polling_interval: Positive = Field(
+        Duration(15),
+        description="How often KEDA asks.  Push carries the latency, so this can be long.",
+    )
+    ready_grace: Duration = Field(
+        Duration(10),
+        description="Demand is kept this long after a cold backend became ready, for the retry of"
+        " a client that was told to come back.",
+    )
+    drain_limit: Duration = Field(
+        Duration(120), description="On shutdown, how long open streams may take to finish."
+    )
+    body_limit_bytes: int = Field(
+        64 * 2**20, ge=1024, description="Largest request body; above it 413."
+    )
+    held_bytes: int = Field(
+        512 * 2**20, ge=1024, description="Budget over all bodies in memory; above it 503."
+    )
+    cors_origins: tuple[str, ...] = Field(
+        (), description="Origins (or *) that browsers may call from, comma separated."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="What is logged: debug, info, warning or error."
+    )
+    log_format: Literal["text", "json"] = Field("text", description="One line of text or JSON.")
+
+
+class LocalSettings(Settings):
+    """What `hearth local` adds, and where its defaults differ."""
+
+    host: str = Field("127.0.0.1", description="Address that the three ports listen on.")
+    namespace: str = Field("hearth-system", description="Namespace that names Hearth itself.")
+    default_namespace: str = Field(
+        "default", description="Namespace of manifests and model names that name none."
+    )
+    polling_interval: Positive = Field(
+        Duration(2), description="How often the stand-in for KEDA asks; cheap on one machine."
+    )
+    ready_grace: Duration = Field(
+        Duration(2), description=Settings.model_fields["ready_grace"].description
+    )
+    drain_limit: Duration = Field(
+        Duration(5), description="On Ctrl-C, how long open streams may take to finish."
+    )
+
+    files: tuple[Path, ...] = Field((), description="Manifest files or folders to watch.")
+    state_dir: Path = Field(
+        Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "hearth",
+        description="Where logs, claims and process records of pods are kept.",
+    )
+    devices: Mapping[str, int] = Field(
+        default_factory=dict,
+        description="Devices of this machine, for example nvidia.com/gpu=2; counted by itself for"
+        " NVIDIA where nvidia-smi is there.",
+    )
+    images: Mapping[str, str] = Field(
+        default_factory=dict,
+        description="How an image is run here, IMAGE_GLOB=COMMAND; may be given more than once.",
+    )
+    claims: Mapping[str, str] = Field(
+        default_factory=dict,
+        description="Folder of a volume claim, NAMESPACE/NAME=PATH; may be given more than once.",
+    )
+    hpa_sync: Positive = Field(
+        Duration(15), description="How often the stand-in for the HPA looks, as Kubernetes does."
+    )
+    restart_backoff: Positive = Field(
+        Duration(10), description="First pause before a crashed engine is started again; doubles."
+    )
+
+
+def read(model: type[S], flags: Mapping[str, list[str]], env: Mapping[str, str]) -> S:
+    """Settings from flags over `HEARTH_*` variables over defaults.  Raises BadSettings."""
+    values: dict[str, Any] = {}
+    for name, field in model.model_fields.items():
+        variable = f"HEARTH_{name.upper()}"
+        origin = f"--{name.replace('_', '-')}"
+        texts = flags.get(name)
+        if texts is None:
+            if variable not in env:
+                continue
+            origin, texts = variable, env[variable].splitlines()
+        values[name] = _shape(origin, texts, many=is_many(field), pairs=is_map(field))
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = str(first["loc"][0])
+        text = first["msg"].removeprefix("Value error, ")
+        raise BadSettings(
+            f"--{name.replace('_', '-')} (or HEARTH_{name.upper()}): {text[0].lower()}{text[1:]}"
+        ) from error
+
+
+def is_many(field: FieldInfo) -> bool:
+    """Whether the field takes a list: comma separated, or the flag given more than once."""
+    return get_origin(field.annotation) is tuple
+
+
+def is_map(field: FieldInfo) -> bool:
+    """Whether the field takes NAME=VALUE pairs, the flag given once for each."""
+    return get_origin(field.annotation) is Mapping
+
+
+def _shape(origin: str, texts: list[str], *, many: bool, pairs: bool) -> Any:
+    if pairs:
+        result = {}
+        for text in texts:
+            name, equals, value = text.partition("=")
+            if not (name and equals and value):
+                raise BadSettings(f"{origin}: write NAME=VALUE, not {text!r}")
+            result[name] = value
+        return result
+    if many:
+        return tuple(part for text in texts for part in text.split(",") if part)
+    return texts[-1] if texts else ""

@@ -1,0 +1,14 @@
+"""What every test may use."""
+
+import os
+
+import pytest
+
+
+def require(name: str, present: bool, how: str) -> None:
+    """Skip a test whose means are not here, or fail it where they must be (CI says which)."""
+    if present:
+        return
+    if name in os.environ.get("HEARTH_TEST_REQUIRE", "").split(","):
+        pytest.fail(f"{name} must be here: {how}")
+    pytest.skip(f"{name} is not here: {how}")

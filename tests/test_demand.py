@@ -1,0 +1,140 @@
+"""The demand table: what is pending, leased and active.  Time is a number the test moves."""
+
+import pytest
+
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable, QueueFull
+
+CHAT = ServiceKey("ai", "chat")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def table(clock):
+    return DemandTable(linger_s=30, clock=clock)
+
+
+def test_unknown_service_is_idle(table):
+    assert (table.pending(CHAT), table.demand(CHAT), table.active(CHAT)) == (0, 0, False)
+    assert list(table.rows()) == []
+
+
+def test_each_admitted_request_is_demand_until_released(table):
+    first = table.admit(CHAT, limit=10)
+    with table.admit(CHAT, limit=10):
+        assert table.demand(CHAT) == 2
+    assert table.demand(CHAT) == 1
+    first.release()
+    first.release()
+    assert table.pending(CHAT) == 0
+
+
+def test_a_place_is_given_back_when_the_block_fails(table):
+    with pytest.raises(RuntimeError), table.admit(CHAT, limit=1):
+        raise RuntimeError
+    assert table.pending(CHAT) == 0
+
+
+def test_full_queue_counts_nothing(table):
+    claim = table.admit(CHAT, limit=1)
+    with pytest.raises(QueueFull):
+        table.admit(CHAT, limit=1)
+    assert table.pending(CHAT) == 1
+    claim.release()
+    table.admit(CHAT, limit=1).release()
+
+
+def test_lease_keeps_demand_at_one_without_clients(table, clock):
+    table.renew_lease(CHAT, seconds=60)
+    assert table.demand(CHAT) == 1 and table.leased(CHAT)
+    clock.now += 59.9
+    assert table.demand(CHAT) == 1
+    clock.now += 0.1
+    assert table.demand(CHAT) == 0 and not table.leased(CHAT)
+
+
+def test_lease_is_never_shortened_by_renewal(table, clock):
+    table.renew_lease(CHAT, seconds=60)
+    table.renew_lease(CHAT, seconds=5)
+    clock.now += 30
+    assert table.demand(CHAT) == 1
+
+
+def test_ready_ends_the_lease_after_a_grace(table, clock):
+    table.renew_lease(CHAT, seconds=300)
+    table.end_lease(CHAT, grace_s=10)
+    clock.now += 9
+    assert table.demand(CHAT) == 1
+    table.end_lease(CHAT, grace_s=10)
+    clock.now += 2
+    assert table.demand(CHAT) == 0
+
+
+def test_ready_without_a_lease_is_no_demand(table):
+    table.end_lease(CHAT, grace_s=10)
+    assert table.demand(CHAT) == 0
+
+
+def test_activity_lingers_after_the_last_request(table, clock):
+    table.admit(CHAT, limit=1).release()
+    clock.now += 29
+    assert table.active(CHAT) and table.demand(CHAT) == 0
+    clock.now += 1
+    assert not table.active(CHAT)
+
+
+def test_activity_lingers_after_a_lease_that_ran_out(table, clock):
+    table.renew_lease(CHAT, seconds=60)
+    clock.now += 89
+    assert table.active(CHAT)
+    clock.now += 1
+    assert not table.active(CHAT)
+
+
+def test_dropped_service_leaves_no_row_once_its_requests_end(table):
+    claim = table.admit(CHAT, limit=1)
+    table.renew_lease(CHAT, seconds=60)
+    table.drop(CHAT)
+    assert table.demand(CHAT) == 1
+    claim.release()
+    assert list(table.rows()) == []
+    table.drop(CHAT)
+
+
+def test_service_that_comes_back_keeps_its_row(table):
+    claim = table.admit(CHAT, limit=1)
+    table.drop(CHAT)
+    table.renew_lease(CHAT, seconds=60)
+    claim.release()
+    assert table.demand(CHAT) == 1
+
+
+async def test_every_write_wakes_who_waits_and_tells_who_listens(table):
+    heard = []
+    stop = table.listen(heard.append)
+    changed = table.changed(CHAT)
+    claim = table.admit(CHAT, limit=1)
+    assert changed.is_set() and heard == [CHAT]
+    assert not table.changed(CHAT).is_set()
+    claim.release()
+    stop()
+    table.renew_lease(CHAT, seconds=1)
+    assert heard == [CHAT, CHAT]
+
+
+def test_repr_says_who_is_wanted(table):
+    assert repr(table) == "<DemandTable empty>"
+    table.admit(CHAT, limit=1)
+    assert repr(table) == "<DemandTable ai/chat=1/1>"
