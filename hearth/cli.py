@@ -1,5 +1,190 @@
 """The command line: argv to settings to the application."""
 
+import argparse
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import NoReturn, TypeVar
 
-def main() -> None:
-    raise SystemExit("hearth: not built yet")
+import hearth
+from hearth import log, settings
+
+S = TypeVar("S", bound=settings.Settings)
+
+_DESCRIPTION = """\
+Serve self-hosted LLMs from accelerators that sleep while nobody asks.
+
+  hearth local -f examples/     serve the models of these manifests on this machine
+  hearth render -f service.yaml print every object that would be written, touch nothing
+  hearth crd                    print the CustomResourceDefinitions
+  hearth run                    run in a Kubernetes cluster
+  hearth stub                   a small OpenAI-compatible engine for demos and tests
+"""
+
+
+class UserError(Exception):
+    """What the user gave cannot be used; the message is one line that says what to do."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        self.exit(2, f"{self.prog}: {message} ('{self.prog} --help' lists what there is)\n")
+
+
+def main(argv: Sequence[str] | None = None) -> NoReturn:
+    """Exit with 0, with 1 and one line for what could not be done, with 2 for a wrong call."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if arguments[:1] == ["stub"]:  # imports nothing else: an engine should start at once
+        from hearth.stub import command
+
+        sys.exit(command.main(arguments[1:]))
+    options = _parser().parse_args(arguments)
+    try:
+        sys.exit(_COMMANDS[options.command](options))
+    except UserError as error:
+        print(f"hearth {options.command}: {error}", file=sys.stderr)
+        sys.exit(1)
+    except settings.BadSettings as error:
+        print(f"hearth {options.command}: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # `hearth render | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="hearth",
+        description=_DESCRIPTION,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"hearth {hearth.__version__}")
+    verbs = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    local = verbs.add_parser(
+        "local",
+        allow_abbrev=False,
+        help="serve models on this machine",
+        description="Serve the models of these manifests on this machine: no cluster needed. Files"
+        " are watched; Ctrl-C stops everything. Every option is also a HEARTH_… variable.",
+    )
+    _file_option(local, required=False)
+    _setting_options(local, settings.LocalSettings, without={"files"})
+
+    render = verbs.add_parser(
+        "render",
+        allow_abbrev=False,
+        help="print every object that would be written",
+        description="Print every object that Hearth would write for the services in these files, as"
+        " YAML. No cluster and no network is touched.",
+    )
+    _file_option(render, required=True)
+    _setting_options(
+        render,
+        settings.Settings,
+        only={"release", "namespace", "cluster_domain", "polling_interval", "shared_service"},
+    )
+
+    crd = verbs.add_parser(
+        "crd",
+        allow_abbrev=False,
+        help="print the CustomResourceDefinitions",
+        description="Print the CustomResourceDefinitions of both API groups as YAML.",
+    )
+    _setting_options(crd, settings.Settings, only={"groups"})
+
+    run = verbs.add_parser(
+        "run",
+        allow_abbrev=False,
+        help="run in a Kubernetes cluster",
+        description="Run in a Kubernetes cluster.",
+    )
+    _setting_options(run, settings.Settings)
+    verbs.add_parser("stub", help="a small OpenAI-compatible engine for demos and tests")
+    return parser
+
+
+def _file_option(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    parser.add_argument(
+        "-f",
+        "--file",
+        action="append",
+        dest="files",
+        required=required,
+        metavar="PATH",
+        help="manifest file or folder; may be given more than once",
+    )
+
+
+def _setting_options(
+    parser: argparse.ArgumentParser,
+    model: type[settings.Settings],
+    *,
+    only: set[str] | None = None,
+    without: set[str] | None = None,
+) -> None:
+    for name, field in model.model_fields.items():
+        if (only is not None and name not in only) or name in (without or ()):
+            continue
+        shown = settings.shown_default(field)
+        parser.add_argument(
+            f"--{name.replace('_', '-')}",
+            action="append",
+            dest=name,
+            metavar=settings.metavar(field),
+            help=f"{field.description}{f' Default: {shown}.' if shown else ''}".replace("%", "%%"),
+        )
+
+
+def _settings(model: type[S], options: argparse.Namespace) -> S:
+    given = {
+        name: value
+        for name, value in vars(options).items()
+        if name in model.model_fields and value is not None
+    }
+    return settings.read(model, given, os.environ)
+
+
+def _local(options: argparse.Namespace) -> int:
+    from hearth import app
+
+    chosen = _settings(settings.LocalSettings, options)
+    if not chosen.files:
+        raise UserError("name the manifests to serve, for example: hearth local -f examples/")
+    log.configure(level=chosen.log_level, format=chosen.log_format)
+    try:
+        return app.local(chosen)
+    except app.CannotStart as error:
+        raise UserError(str(error)) from error
+
+
+def _render(options: argparse.Namespace) -> int:
+    from hearth import render
+
+    site = app_site(options)
+    try:
+        sys.stdout.write(render.text(options.files, site=site))
+    except render.CannotRender as error:
+        raise UserError(str(error)) from error
+    return 0
+
+
+def _crd(options: argparse.Namespace) -> int:
+    from hearth.api import crd
+
+    sys.stdout.write(crd.yaml_text(_settings(settings.Settings, options).groups))
+    return 0
+
+
+def _run(options: argparse.Namespace) -> int:
+    _settings(settings.Settings, options)
+    raise UserError("the adapter for a real cluster is not built yet; use 'hearth local'")
+
+
+_COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "local": _local,
+    "render": _render,
+    "crd": _crd,
+    "run": _run,
+}

@@ -155,6 +155,23 @@ def read(model: type[S], flags: Mapping[str, list[str]], env: Mapping[str, str])
         ) from error
 
 
+def metavar(field: FieldInfo) -> str:
+    """How a help text names this field's value."""
+    if is_map(field):
+        return "NAME=VALUE"
+    if field.annotation is Duration:
+        return "DURATION"
+    return {int: "N", Path: "PATH"}.get(field.annotation or str, "TEXT")
+
+
+def shown_default(field: FieldInfo) -> str:
+    """The default as a person would write it; empty for none."""
+    default = field.get_default(call_default_factory=True, validated_data={})
+    if isinstance(default, tuple):
+        return ",".join(map(str, default))
+    return "" if default in ("", {}) else str(default)
+
+
 def is_many(field: FieldInfo) -> bool:
     """Whether the field takes a list: comma separated, or the flag given more than once."""
     return get_origin(field.annotation) is tuple
