@@ -4,7 +4,13 @@ import re
 from decimal import Decimal
 from typing import Any, NamedTuple, Self
 
-from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
@@ -12,15 +18,19 @@ from pydantic_core import CoreSchema, core_schema
 Manifest = dict[str, Any]
 """One Kubernetes object as JSON: a plain dict."""
 
-DURATION_PATTERN = r"^([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$"
-SIGNED_DURATION_PATTERN = r"^-?([0-9]+(\.[0-9]+)?(ns|us|ms|s|m|h))+$"
-QUANTITY_PATTERN = r"^[0-9]+(\.[0-9]+)?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][0-9]+)?$"
+_DURATION_PART = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)"
+DURATION_PATTERN = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
+_SECONDS = {
+    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
+}  # fmt: skip
+_LONGEST_S = 2**63 / 1e9
+"""Go counts nanoseconds in 64 bits."""
 
-_DURATION_PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)(ns|us|ms|s|m|h)")
-_SECONDS = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_QUANTITY = re.compile(r"^([0-9]+(?:\.[0-9]+)?)(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][0-9]+)?$")
+QUANTITY_PATTERN = (
+    r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][-+]?[0-9]{1,2})?$"
+)
 _SUFFIX = {
-    "m": Decimal("0.001"),
+    **{unit: Decimal(1000) ** power for power, unit in zip((-3, -2, -1), "num", strict=True)},
     **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", start=1)},
     **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
 }
@@ -47,12 +57,11 @@ class Duration(float):
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read Go's spelling; a bare number (except 0) or a unit Go lacks is a ValueError."""
-        if text == "0":
-            return cls(0.0)
-        unsigned = text.removeprefix("-")
-        if not re.fullmatch(DURATION_PATTERN, unsigned):
+        if not re.fullmatch(DURATION_PATTERN, text):
             raise ValueError(f"{text!r} is not a duration; write for example 10s, 2m or 1h30m")
-        total = sum(float(n) * _SECONDS[unit] for n, unit in _DURATION_PART.findall(unsigned))
+        total = sum(float(n) * _SECONDS[unit] for n, unit in re.findall(_DURATION_PART, text))
+        if total >= _LONGEST_S:
+            raise ValueError(f"{text!r} is too long for a duration")
         return cls(-total if text.startswith("-") else total)
 
     def __str__(self) -> str:
@@ -79,7 +88,7 @@ class Duration(float):
     def __get_pydantic_json_schema__(
         cls, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        return {"type": "string", "maxLength": 32, "pattern": SIGNED_DURATION_PATTERN}
+        return {"type": "string", "maxLength": 32, "pattern": DURATION_PATTERN}
 
 
 class Quantity(str):
@@ -90,19 +99,20 @@ class Quantity(str):
     @property
     def amount(self) -> Decimal:
         """The amount in base units (cores, bytes)."""
-        match = _QUANTITY.match(self)
+        match = re.fullmatch(QUANTITY_PATTERN, self)
         if match is None:
             raise ValueError(f"{str(self)!r} is not a quantity; write for example 8, 500m or 32Gi")
-        number, suffix = match.groups()
-        if suffix and suffix[0] in "eE" and suffix[1:].isdigit():
+        number, suffix = match[1], match[3] or ""
+        if suffix[1:].lstrip("+-").isdigit():
             return Decimal(number).scaleb(int(suffix[1:]))
-        return Decimal(number) * _SUFFIX.get(suffix or "", Decimal(1))
+        return Decimal(number) * _SUFFIX.get(suffix, Decimal(1))
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         def read(value: Any) -> Quantity:
-            if isinstance(value, bool) or not isinstance(value, str | int | float):
-                raise ValueError("a quantity is a number or a string such as 8, 500m or 32Gi")
+            # No floats: the API server refuses `cpu: 0.5` too, and wants it quoted.
+            if isinstance(value, bool) or not isinstance(value, str | int):
+                raise ValueError("a quantity is a whole number or a string such as '0.5' or 32Gi")
             quantity = cls(str(value))
             _ = quantity.amount  # raises ValueError
             return quantity
@@ -126,21 +136,36 @@ class Quantity(str):
 class Model(BaseModel):
     """Base of everything people write: camelCase outside, snake_case inside, frozen.
 
-    Lenient on unknown fields by default (an older Hearth must read a newer object);
-    `hearth local` and `hearth render` pass `extra="forbid"` when they validate.
+    Strict about types, as the API server is.  Lenient on unknown fields (an older Hearth must read
+    a newer object) and on nulls (absent); `manifests` refuses both where people write files.
+    The docstring under each field is its description in CRDs and docs.
     """
 
     model_config = ConfigDict(
-        frozen=True, alias_generator=to_camel, populate_by_name=True, extra="ignore"
+        frozen=True,
+        strict=True,
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="ignore",
+        use_attribute_docstrings=True,
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        if isinstance(data, dict) and None in data.values():
+            return {name: value for name, value in data.items() if value is not None}
+        return data
+
+    def manifest(self) -> Manifest:
+        """What was written, in Kubernetes' spelling; fields that were not set are left out."""
+        return self.model_dump(by_alias=True, exclude_unset=True)
 
 
 class Metadata(Model):
     """The part of ObjectMeta that Hearth reads."""
 
-    model_config = ConfigDict(
-        frozen=True, alias_generator=to_camel, populate_by_name=True, extra="allow"
-    )
+    model_config = ConfigDict(extra="allow")
 
     name: str
     namespace: str = ""

@@ -1,0 +1,115 @@
+"""Per-service options that no field has: annotations of an LLMService under `hearth.dev/`."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from hearth.api.meta import Duration
+
+PREFIX = "hearth.dev/"
+
+
+class BadOption(ValueError):
+    """One or more annotations cannot be read; the message names each and what to write."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """The options of one service; each field is the annotation of the same name."""
+
+    max_in_flight: int | None = None
+    """Requests forwarded to one pod at a time; the rest wait.  None: no bound."""
+    response_timeout_s: float = 600.0
+    """From forwarding a request to the first byte of the answer."""
+    idle_timeout_s: float = 300.0
+    """Between two reads of an answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Option:
+    """One annotation, as the reference shows it."""
+
+    name: str
+    field: str
+    type: str
+    default: str
+    description: str
+    read: Callable[[str], int | float]
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) < 2**31):
+        raise ValueError(f'write a whole number of at least 1, such as "32", not {text!r}')
+    return int(text)
+
+
+def _duration(text: str) -> float:
+    try:
+        seconds = Duration.parse(text)
+    except ValueError:
+        seconds = Duration(0.0)
+    if seconds <= 0:
+        raise ValueError(f"write a duration above zero, such as 10s, 2m or 1h30m, not {text!r}")
+    return float(seconds)
+
+
+TABLE = (
+    Option(
+        name=f"{PREFIX}max-in-flight",
+        field="max_in_flight",
+        type="whole number, at least 1",
+        default="no bound",
+        description="Requests forwarded to one pod at a time; the rest wait in the gateway.",
+        read=_count,
+    ),
+    Option(
+        name=f"{PREFIX}response-timeout",
+        field="response_timeout_s",
+        type="duration",
+        default="10m",
+        description="Time from forwarding a request to the first byte of its answer.",
+        read=_duration,
+    ),
+    Option(
+        name=f"{PREFIX}idle-timeout",
+        field="idle_timeout_s",
+        type="duration",
+        default="5m",
+        description="Time between two parts of an answer.",
+        read=_duration,
+    ),
+)
+
+_BY_NAME = {option.name: option for option in TABLE}
+
+
+def parse(annotations: Mapping[str, str]) -> Options:
+    """The options that annotations ask for.  Raises BadOption, naming every bad one."""
+    values, bad = _read(annotations)
+    if bad:
+        raise BadOption("; ".join(f"annotation {name}: {message}" for name, message in bad))
+    return Options(**values)  # type: ignore[arg-type]
+
+
+def problems(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Every annotation that `parse` would refuse, and why."""
+    return _read(annotations)[1]
+
+
+def _read(
+    annotations: Mapping[str, str],
+) -> tuple[dict[str, int | float], list[tuple[str, str]]]:
+    values: dict[str, int | float] = {}
+    bad = []
+    for name, text in sorted(annotations.items()):
+        if not name.startswith(PREFIX):
+            continue
+        option = _BY_NAME.get(name)
+        if option is None:
+            known = ", ".join(_BY_NAME)
+            bad.append((name, f"there is no such option; remove it, or write one of {known}"))
+            continue
+        try:
+            values[option.field] = option.read(text)
+        except ValueError as error:
+            bad.append((name, str(error)))
+    return values, bad

@@ -1,0 +1,169 @@
+"""InferenceRuntime: image, arguments, devices, health and shutdown of an engine."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, ValidatorFunctionWrapHandler, field_validator
+
+from hearth.api import groups
+from hearth.api.kubernetes import EnvVar, PortName, PortNumber, Probe, Text, Toleration
+from hearth.api.llmservice import Condition
+from hearth.api.meta import Metadata, Model
+
+Family = Literal["vllm"]
+Vendor = Literal["nvidia", "ascend", "cpu"]
+
+
+class ContainerPort(Model):
+    """The port of the engine's API."""
+
+    name: PortName = "http"
+    """Name by which Services and probes refer to it."""
+    container_port: PortNumber = 8000
+    """Number of the port."""
+
+
+class Container(Model):
+    """The serving container."""
+
+    image: Text
+    """Image with an OpenAI-compatible server."""
+    args: list[str] = []
+    """Arguments: Go templates over .Model.Path, .Service.Name and .Service.Namespace."""
+    env: list[EnvVar] = []
+    """Environment; literal values are templates too."""
+    port: ContainerPort = ContainerPort()
+    """The port of the engine's API."""
+
+
+class Sharing(Model):
+    """Reserved: devices in parts."""
+
+    supported: bool = False
+    """Says so only; it does not switch sharing on."""
+
+
+class Scheduler(Model):
+    """Another scheduler than the cluster's default."""
+
+    name: Annotated[str, Field(max_length=253)] = ""
+    """The pod's schedulerName; empty is the default scheduler."""
+    queue: Annotated[str, Field(max_length=253)] | None = None
+    """Volcano queue; only with the scheduler volcano."""
+
+
+class Accelerator(Model):
+    """Device and placement."""
+
+    resource_name: (
+        Annotated[
+            str,
+            Field(
+                min_length=1,
+                max_length=317,
+                pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+            ),
+        ]
+        | None
+    ) = None
+    """Extended resource of the device plugin, for example nvidia.com/gpu; may be left out for
+    vendor cpu only."""
+    sharing: Sharing | None = None
+    """Reserved: devices in parts."""
+    node_selector: dict[str, str] = {}
+    """Labels that a node must bear."""
+    tolerations: list[Toleration] = []
+    """Node taints that the pods bear."""
+    scheduler: Scheduler | None = None
+    """Another scheduler than the cluster's default."""
+
+
+class Health(Model):
+    """Probes of the serving container."""
+
+    readiness: Probe | None = None
+    """When a replica gets requests; GET /health by default."""
+    liveness: Probe | None = None
+    """When a started replica is restarted; none by default."""
+    startup: Probe | None = None
+    """How long loading may take; GET /health for about ten minutes by default."""
+
+
+class Lifecycle(Model):
+    """How a pod ends."""
+
+    termination_grace_period_seconds: Annotated[int, Field(ge=1)] | None = None
+    """Time a pod has to stop; widened to drainTimeout plus 10 seconds where it drains."""
+    pre_stop_drain: bool = False
+    """Wait for the service's drainTimeout before stopping; the image must have /bin/sh."""
+
+
+class Metrics(Model):
+    """Names of the engine's own metrics, for others; scaling does not use them."""
+
+    path: str = "/metrics"
+    """Path to scrape."""
+    port: str = "http"
+    """Name of the port to scrape."""
+    queue_depth: Text
+    """Waiting requests."""
+    kv_cache_util: str | None = None
+    """Use of the KV cache."""
+    running: str | None = None
+    """Running requests."""
+    ttft: str | None = None
+    """Time to first token."""
+
+
+class InferenceRuntimeSpec(Model):
+    """What the runtime is."""
+
+    family: Family = "vllm"
+    """Kind of engine."""
+    vendor: Vendor
+    """Vendor of the device; cpu requests none."""
+    priority: Annotated[int, Field(ge=-(2**31), le=2**31 - 1)] = 0
+    """Among runtimes of one vendor the highest is taken; equal ones are ambiguous."""
+    container: Container
+    """The serving container."""
+    accelerator: Accelerator = Accelerator()
+    """Device and placement."""
+    health: Health = Health()
+    """Probes of the serving container."""
+    lifecycle: Lifecycle = Lifecycle()
+    """How a pod ends."""
+    metrics: Metrics | None = None
+    """Names of the engine's own metrics."""
+
+
+class InferenceRuntimeStatus(Model):
+    """Not filled in: services report how a runtime serves them."""
+
+    conditions: list[Condition] = []
+    """Reserved."""
+
+
+class InferenceRuntime(Model):
+    """A way to run models, shared by the services of a cluster."""
+
+    api_version: str = f"{groups.HEARTH}/{groups.VERSION}"
+    kind: Literal["InferenceRuntime"] = "InferenceRuntime"
+    metadata: Metadata
+    spec: InferenceRuntimeSpec
+    status: InferenceRuntimeStatus = InferenceRuntimeStatus()
+
+    @field_validator("status", mode="wrap")
+    @classmethod
+    def _status_never_fails(cls, value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+        # Written by a program, maybe by a newer one: what cannot be read is written anew.
+        try:
+            return read(value)
+        except ValueError:
+            return InferenceRuntimeStatus()
+
+    @property
+    def name(self) -> str:
+        return self.metadata.name
+
+    @property
+    def group(self) -> str:
+        return self.api_version.partition("/")[0]
