@@ -1,0 +1,60 @@
+"""What `hearth local` tells the person at the terminal: addresses, models, and what changes."""
+
+import time
+from collections.abc import Callable
+
+from hearth.api.meta import ServiceKey
+from hearth.routes import Route, RouteTable
+
+_WORDS = {
+    "Pending": "wanted, starting",
+    "Loading": "loading",
+    "Ready": "ready",
+    "ScaledToZero": "asleep",
+    "Degraded": "degraded",
+}
+
+
+class Console:
+    """Writes one line for each change of a model's state, in the order they happen."""
+
+    def __init__(self, routes: RouteTable, write: Callable[[str], None]) -> None:
+        self._routes = routes
+        self._write = write
+        self._shown: dict[ServiceKey, str] = {}
+
+    def opening(self, *, gateway: str, admin: str, logs: str) -> None:
+        """The addresses a person needs, once everything listens."""
+        self._write(f"Hearth is up.  Gateway  {gateway}/v1")
+        self._write(f"               Status   {admin}/")
+        self._write(f"               Logs     {logs}")
+
+    def report(self, line: str) -> None:
+        """Something about a manifest that its author should read."""
+        self._line(line)
+
+    def changed(self, key: ServiceKey) -> None:
+        """A listener of the route table."""
+        route = self._routes.find(key)
+        if route is None:
+            if self._shown.pop(key, None) is not None:
+                self._line(f"{key}  removed")
+            return
+        text = state(route, usable=len(self._routes.endpoints(key)))
+        if self._shown.get(key) != text:
+            self._shown[key] = text
+            self._line(f"{key}  {text}")
+
+    def _line(self, text: str) -> None:
+        self._write(f"{time.strftime('%H:%M:%S')}  {text}")
+
+
+def state(route: Route, *, usable: int) -> str:
+    """One phrase: what the model is doing, and why where that is not plain."""
+    reason = route.failure or route.refusal
+    if reason is not None:
+        serving = f", {usable} still serving" if usable else ""
+        return f"{_WORDS['Degraded']}: {reason.reason}{serving}: {reason.message}"
+    if usable:
+        return "ready" if usable == 1 else f"ready, {usable} replicas"
+    return _WORDS.get(route.phase, route.phase)

@@ -1,0 +1,63 @@
+"""The terminal shows each change once, in words."""
+
+import re
+
+from hearth.api.meta import ServiceKey
+from hearth.console import Console
+from hearth.routes import Backend, Failure, Refusal, Route, RouteTable
+
+CHAT = ServiceKey("ai", "chat")
+
+
+def route(phase, *, ready=0, **fields):
+    backends = tuple(
+        Backend(uid=str(n), pod=str(n), host="127.1.0.1", port=1, ready=True) for n in range(ready)
+    )
+    return Route(key=CHAT, uid="u", created=0, phase=phase, backends=backends, **fields)
+
+
+def shown(*routes):
+    lines = []
+    table = RouteTable()
+    table.listen(Console(table, lines.append).changed)
+    for one in routes:
+        table.put(one) if one else table.drop(CHAT)
+    assert all(re.match(r"\d\d:\d\d:\d\d  ", line) for line in lines)
+    return [line[10:] for line in lines]
+
+
+def test_a_life_from_zero_to_zero():
+    assert shown(
+        route("ScaledToZero"), route("Pending"), route("Loading"), route("Ready", ready=1),
+        route("Ready", ready=3), route("ScaledToZero"), None,
+    ) == [
+        "ai/chat  asleep", "ai/chat  wanted, starting", "ai/chat  loading", "ai/chat  ready",
+        "ai/chat  ready, 3 replicas", "ai/chat  asleep", "ai/chat  removed",
+    ]  # fmt: skip
+
+
+def test_what_does_not_show_is_not_repeated():
+    assert shown(route("Ready", ready=1), route("Ready", ready=1, max_queue=3)) == [
+        "ai/chat  ready"
+    ]
+
+
+def test_reasons_are_words_for_the_reader():
+    failure = Failure(reason="OOMKilled", message="the engine was killed for want of memory")
+    refusal = Refusal(reason="Render", message="fraction is not built")
+    assert shown(
+        route("Degraded", failure=failure), route("Degraded", refusal=refusal, ready=1)
+    ) == [
+        "ai/chat  degraded: OOMKilled: the engine was killed for want of memory",
+        "ai/chat  degraded: Render, 1 still serving: fraction is not built",
+    ]
+
+
+def test_the_opening_names_every_address():
+    lines = []
+    Console(RouteTable(), lines.append).opening(
+        gateway="http://127.0.0.1:8080", admin="http://127.0.0.1:8081", logs="/tmp/logs"
+    )
+    text = "\n".join(lines)
+    assert "http://127.0.0.1:8080/v1" in text and "http://127.0.0.1:8081/" in text
+    assert "/tmp/logs" in text

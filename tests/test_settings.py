@@ -1,0 +1,52 @@
+"""Flags over environment over defaults; a wrong value is one line that names its setting."""
+
+import pytest
+
+from hearth import settings
+from hearth.settings import BadSettings, LocalSettings, Settings
+
+
+def test_defaults():
+    assert settings.read(Settings, {}, {}).gateway_port == 8080
+    local = settings.read(LocalSettings, {}, {})
+    assert (local.host, local.default_namespace) == ("127.0.0.1", "default")
+
+
+def test_a_flag_beats_the_environment_and_that_beats_the_default():
+    env = {"HEARTH_GATEWAY_PORT": "1", "HEARTH_ADMIN_PORT": "2", "OTHER": "3"}
+    read = settings.read(Settings, {"gateway_port": ["9"]}, env)
+    assert (read.gateway_port, read.admin_port, read.scaler_port) == (9, 2, 9090)
+
+
+def test_lists_and_pairs():
+    read = settings.read(
+        LocalSettings,
+        {"files": ["a.yaml", "b"], "claims": ["ai/w=/w", "ai/v=/v=1"], "devices": ["x.com/gpu=2"]},
+        {"HEARTH_GROUPS": "serving.hearth.dev", "HEARTH_IMAGES": "a=b c\nd=e"},
+    )
+    assert [str(path) for path in read.files] == ["a.yaml", "b"]
+    assert read.claims == {"ai/w": "/w", "ai/v": "/v=1"} and read.devices == {"x.com/gpu": 2}
+    assert read.groups == ("serving.hearth.dev",) and read.images == {"a": "b c", "d": "e"}
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"gateway_port": ["http"]}, "--gateway-port (or HEARTH_GATEWAY_PORT)"),
+        ({"gateway_port": ["70000"]}, "--gateway-port (or HEARTH_GATEWAY_PORT)"),
+        ({"polling_interval": ["15"]}, "'15' is not a duration; write for example 10s"),
+        ({"polling_interval": ["0s"]}, "must be above zero"),
+        ({"claims": ["weights"]}, "--claims: write NAME=VALUE, not 'weights'"),
+        ({"devices": ["nvidia.com/gpu=two"]}, "--devices (or HEARTH_DEVICES)"),
+        ({"log_level": ["loud"]}, "--log-level (or HEARTH_LOG_LEVEL)"),
+    ],
+)
+def test_wrong_values_name_the_setting(flags, words):
+    with pytest.raises(BadSettings) as error:
+        settings.read(LocalSettings, flags, {})
+    assert words in str(error.value) and "\n" not in str(error.value)
+
+
+def test_every_setting_is_described():
+    for field in LocalSettings.model_fields.values():
+        assert field.description and settings.metavar(field)
