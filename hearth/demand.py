@@ -124,6 +124,11 @@ class DemandTable:
         row = self._rows.get(key)
         return row is not None and row.lease_until > self._clock()
 
+    def lease_s(self, key: ServiceKey) -> float:
+        """Seconds the activation lease (or the ready grace) still runs; 0 without one."""
+        row = self._rows.get(key)
+        return max(0.0, row.lease_until - self._clock()) if row else 0.0
+
     def drop(self, key: ServiceKey) -> None:
         """The service is gone: forget its lease and, once nothing is pending, its row."""
         row = self._rows.get(key)
