@@ -1,0 +1,7 @@
+"""`python -m hearth.stub`."""
+
+import sys
+
+from hearth.stub import command
+
+sys.exit(command.main())
