@@ -1,6 +1,6 @@
 """What Hearth asks of a cluster: a handful of verbs on plain dicts, and how they can fail."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -106,8 +106,11 @@ class Cluster(Protocol):
         since: str,
         namespace: str = "",
         labels: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[Change]:
-        """Changes after `since`.  An end without error is normal (watch again); raises Expired."""
+    ) -> AsyncGenerator[Change, None]:
+        """Changes after `since`.  An end without error is normal (watch again); raises Expired.
+
+        Close it (`contextlib.aclosing`) when leaving before its end.
+        """
         ...
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest:
