@@ -1,5 +1,6 @@
 """A service's external-push trigger: rendered into its ScaledObject, read back when KEDA calls."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -35,8 +36,8 @@ def render(trigger: Trigger, *, scaler_address: str) -> dict[str, str]:
 def read(metadata: Mapping[str, str]) -> Trigger:
     """The inverse of `render`; raises BadTrigger."""
     text = metadata.get("targetValue", "")
-    if not text.isdecimal() or int(text) < 1:
-        raise BadTrigger(f"targetValue must be a whole number of at least 1, not {text!r}")
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
+        raise BadTrigger(f"targetValue must be a whole number of at least 1, not {text[:20]!r}")
     return Trigger(target=int(text), uid=metadata.get("serviceUID", ""))
 
 

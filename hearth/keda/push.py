@@ -1,0 +1,268 @@
+"""Tell KEDA, without being asked, that a service is wanted and has no endpoint.
+
+Only ever `true`: a `false` is ignored by newer KEDA and ends the cooldown in older ones.  A push
+can get lost on KEDA's side, so it is repeated, slowly, while nothing comes of it; each one costs
+KEDA a write, so a service that is served gets none.
+"""
+
+import math
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import anyio
+
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.keda.gate import Gate
+from hearth.routes import RouteTable
+
+RESEND_MAX_S = 30.0
+APPEAR_S = 10.0
+"""How long a stream waits for the route of a service whose ScaledObject was written first."""
+
+Send = Callable[[], Awaitable[None]]
+Sleep = Callable[[float], Awaitable[object]]
+
+
+class ServiceGone(Exception):
+    """The stream's service does not exist, or not any more."""
+
+
+class PushObserver(Protocol):
+    """Who counts streams and pushes; called for existing services only."""
+
+    def stream_opened(self, key: ServiceKey) -> None: ...
+    def stream_closed(self, key: ServiceKey) -> None: ...
+    def pushed(self, key: ServiceKey) -> None: ...
+
+
+class Unobserved:
+    """A PushObserver that counts nothing."""
+
+    def stream_opened(self, key: ServiceKey) -> None: ...
+    def stream_closed(self, key: ServiceKey) -> None: ...
+    def pushed(self, key: ServiceKey) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """One stretch of demand without an endpoint."""
+
+    since: float
+    lapses_at: float
+    """When its demand ends by itself; infinite while requests are pending."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What one stream was told of a spell."""
+
+    since: float
+    pushes: int
+    next_at: float
+
+
+def resend_s(pushes: int) -> float:
+    """Seconds between push number `pushes` of a spell and the next one: 2, 4, 8, 16, 30, 30."""
+    return min(RESEND_MAX_S, 2.0 ** min(pushes, 8))
+
+
+def observe(spell: Spell | None, *, unserved: bool, lapses_at: float, now: float) -> Spell | None:
+    """The spell that runs now.
+
+    A spell whose demand lapsed unseen is over: what is unserved now is another one.
+    """
+    if not unserved:
+        return None
+    if spell is None or now >= spell.lapses_at:
+        return Spell(now, lapses_at)
+    return Spell(spell.since, lapses_at)
+
+
+def decide(told: Told | None, spell: Spell | None, *, now: float) -> tuple[Told | None, bool]:
+    """What a stream was told after this look, and whether it must push.
+
+    | spell   | told of it | time since the last push | push |
+    | ------- | ---------- | ------------------------ | ---- |
+    | none    | -          | -                        | no   |
+    | running | never      | -                        | yes  |
+    | running | n times    | less than resend_s(n)    | no   |
+    | running | n times    | resend_s(n) or more      | yes  |
+    """
+    if spell is None:
+        return None, False
+    pushes = told.pushes if told is not None and told.since == spell.since else 0
+    if told is not None and pushes and now < told.next_at:
+        return told, False
+    return Told(spell.since, pushes + 1, now + resend_s(pushes + 1)), True
+
+
+def exists(routes: RouteTable, key: ServiceKey, uid: str) -> bool:
+    """Whether there is such a service; a trigger without uid stands for any of that name."""
+    route = routes.find(key)
+    return route is not None and uid in ("", route.uid)
+
+
+@dataclass(slots=True, eq=False)
+class _Stream:
+    key: ServiceKey
+    uid: str
+    told: Told | None = None
+    greeted: bool = False
+    due: bool = False
+    """The one message that may be unsent: whatever happens until it is sent, it says."""
+    wake: anyio.Event = field(default_factory=anyio.Event)
+
+
+class Pushes:
+    """All open push streams.  What is due is decided in the tick of the write that caused it."""
+
+    def __init__(
+        self,
+        demand: DemandTable,
+        routes: RouteTable,
+        gate: Gate,
+        *,
+        observer: PushObserver | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = anyio.sleep,
+    ) -> None:
+        self._demand = demand
+        self._routes = routes
+        self._gate = gate
+        self._observer = observer or Unobserved()
+        self._clock = clock
+        self._sleep = sleep
+        self._ending = False
+        self._spells: dict[ServiceKey, Spell] = {}
+        self._streams: dict[ServiceKey, list[_Stream]] = {}
+        demand.listen(self._changed)
+        routes.listen(self._changed)
+        gate.listen(self._gate_changed)
+
+    def first_push(self, key: ServiceKey) -> float | None:
+        """When (on the clock) the first push of the spell that runs now was due; None without.
+
+        Due, not sent: with a dead KEDA there is no stream to send it on, and that is when a
+        watchdog needs the time most.
+        """
+        spell = self._observe(key)
+        return spell.since if spell else None
+
+    def streams(self, key: ServiceKey) -> int:
+        """Push streams KEDA holds open for this service."""
+        return len(self._streams.get(key, ()))
+
+    def end(self) -> None:
+        """Let every stream, and each that is opened later, return at its next step."""
+        self._ending = True
+        self._wake_all()
+
+    async def stream(self, key: ServiceKey, *, uid: str, send: Send) -> None:
+        """Push on one stream until `end`.
+
+        `send` sends one `true`.  Raises ServiceGone once the service (of this uid, unless it is
+        empty) is dropped, or has not appeared within APPEAR_S; whatever `send` raises.
+        """
+        stream = _Stream(key, uid)
+        self._streams.setdefault(key, []).append(stream)
+        try:
+            await self._appear(stream)
+            self._observer.stream_opened(key)
+            try:
+                await self._push(stream, send)
+            finally:
+                self._observer.stream_closed(key)
+        finally:
+            self._streams[key].remove(stream)
+            if not self._streams[key]:
+                del self._streams[key]
+
+    def __repr__(self) -> str:
+        rows = " ".join(f"{key}={len(streams)}" for key, streams in self._streams.items())
+        return f"<Pushes {rows or 'no streams'}>"
+
+    async def _appear(self, stream: _Stream) -> None:
+        give_up_at: float | None = None
+        while not self._ending and not exists(self._routes, stream.key, stream.uid):
+            wait_s: float | None = None
+            if self._gate.closed is None:
+                now = self._clock()
+                give_up_at = give_up_at or now + APPEAR_S
+                wait_s = give_up_at - now
+                if wait_s <= 0:
+                    raise ServiceGone(stream.key)
+            await self._wait(stream, wait_s)
+
+    async def _push(self, stream: _Stream, send: Send) -> None:
+        while not self._ending:
+            if not exists(self._routes, stream.key, stream.uid):
+                raise ServiceGone(stream.key)
+            now = self._clock()
+            self._look(stream, self._observe(stream.key), now)
+            if stream.due:
+                await send()
+                stream.due = False
+                self._observer.pushed(stream.key)
+            else:
+                await self._wait(stream, stream.told.next_at - now if stream.told else None)
+
+    async def _wait(self, stream: _Stream, seconds: float | None) -> None:
+        stream.wake = wake = anyio.Event()
+        if seconds is None:
+            return await wake.wait()
+
+        async def wake_later(seconds: float) -> None:
+            await self._sleep(seconds)
+            wake.set()
+
+        async with anyio.create_task_group() as group:
+            group.start_soon(wake_later, seconds)
+            await wake.wait()
+            group.cancel_scope.cancel()
+
+    def _observe(self, key: ServiceKey) -> Spell | None:
+        now = self._clock()
+        unserved = (
+            self._gate.closed is None
+            and key in self._routes
+            and not self._routes.endpoints(key)
+            and self._demand.demand(key) > 0
+        )
+        pending = self._demand.pending(key)
+        lapses_at = math.inf if pending else now + self._demand.lease_s(key)
+        spell = observe(self._spells.get(key), unserved=unserved, lapses_at=lapses_at, now=now)
+        if spell is None:
+            self._spells.pop(key, None)
+        else:
+            self._spells[key] = spell
+        return spell
+
+    def _look(self, stream: _Stream, spell: Spell | None, now: float) -> None:
+        if self._gate.closed is not None or not exists(self._routes, stream.key, stream.uid):
+            stream.told, stream.due, stream.greeted = None, False, False
+            return
+        stream.told, due = decide(stream.told, spell, now=now)
+        if not stream.greeted:
+            stream.greeted = True
+            due = due or self._demand.active(stream.key)
+        stream.due = stream.due or due
+
+    def _changed(self, key: ServiceKey) -> None:
+        spell = self._observe(key)
+        for stream in self._streams.get(key, ()):
+            self._look(stream, spell, self._clock())
+            if stream.due or not stream.greeted:
+                stream.wake.set()
+
+    def _gate_changed(self) -> None:
+        for key in tuple(self._streams):
+            self._changed(key)
+        self._wake_all()
+
+    def _wake_all(self) -> None:
+        for streams in self._streams.values():
+            for stream in streams:
+                stream.wake.set()

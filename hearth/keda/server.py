@@ -1,0 +1,183 @@
+"""Listen for KEDA, and end its streams cleanly."""
+
+import errno
+import logging
+import socket
+import time
+from asyncio import BaseTransport, Transport
+from collections.abc import Callable
+from typing import cast
+
+import anyio
+from grpclib.protocol import EventsProcessor, H2Protocol
+from grpclib.server import Server
+from h2.errors import ErrorCodes
+from h2.events import DataReceived
+from h2.settings import SettingCodes
+
+from hearth.demand import DemandTable
+from hearth.keda.gate import Gate
+from hearth.keda.push import Pushes, PushObserver, Sleep
+from hearth.keda.scaler import Scaler
+from hearth.routes import RouteTable
+
+log = logging.getLogger(__name__)
+
+MAX_STREAMS = 20_000
+"""On one connection.  KEDA has a single one for all services and holds two streams for each;
+beyond h2's default of 100 its next call would block for ever."""
+MAX_REQUEST_BYTES = 64 * 1024
+"""A reference with its metadata is a few hundred bytes."""
+DEAD_PEER_S = 60
+"""A peer whose host is gone is given up after this time: a stream that has nothing to send would
+not notice it otherwise."""
+
+_SOCKET_OPTIONS = (
+    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", DEAD_PEER_S // 2),
+    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", DEAD_PEER_S // 6),
+    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
+    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", DEAD_PEER_S * 1000),
+)
+
+
+class CannotListen(Exception):
+    """The address cannot be bound; the message says what to do."""
+
+
+class ScalerServer:
+    """KEDA's external scaler on a port.
+
+    `gate` starts closed: open it when the tables are complete, close it while they cannot be
+    trusted.  Metric specs are answered from `start` on, whatever the gate says.
+    """
+
+    def __init__(
+        self,
+        demand: DemandTable,
+        routes: RouteTable,
+        *,
+        observer: PushObserver | None = None,
+        stop_grace_s: float = 2.0,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Sleep = anyio.sleep,
+    ) -> None:
+        self.gate = Gate()
+        self.pushes = Pushes(demand, routes, self.gate, observer=observer, clock=clock, sleep=sleep)
+        self._scaler = Scaler(demand, routes, gate=self.gate, pushes=self.pushes)
+        self._stop_grace_s = stop_grace_s
+        self._server: _Server | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; returns the bound address (port 0: any free one).  Raises CannotListen."""
+        server = _Server([self._scaler])
+        try:
+            listener = await _bind(host, port)
+            await server.start(sock=listener)
+        except (OSError, UnicodeError) as error:
+            raise CannotListen(_advice(host, port, error)) from error
+        self._server = server
+        bound: tuple[str, int] = listener.getsockname()[:2]
+        log.info("scaler listens", extra={"host": bound[0], "port": bound[1]})
+        return bound
+
+    async def stop(self) -> None:
+        """End all streams with OK, then close; what does not read by then is cut off."""
+        self.gate.close("Hearth is stopping")
+        server, self._server = self._server, None
+        if server is None:
+            return
+        with anyio.move_on_after(self._stop_grace_s, shield=True):
+            await self._scaler.end_streams()
+        server.close()
+        for connection in tuple(server.connections):
+            connection.processor.close("Hearth stopped")
+        with anyio.move_on_after(self._stop_grace_s, shield=True):
+            await server.wait_closed()
+
+    def __repr__(self) -> str:
+        connections = len(self._server.connections) if self._server else 0
+        return f"<ScalerServer {connections} connections {self.pushes!r}>"
+
+
+class _Server(Server):
+    """grpclib's server, which knows its connections and makes them ours."""
+
+    def __init__(self, handlers: list[Scaler]) -> None:
+        super().__init__(handlers)
+        self.connections: set[_Connection] = set()
+
+    def _protocol_factory(self) -> H2Protocol:
+        plain = super()._protocol_factory()
+        return _Connection(plain, self.connections)
+
+
+class _Connection(H2Protocol):
+    """One peer: many streams, small requests, and noticed when it vanishes.
+
+    Pings are answered by h2 however often they come.
+    """
+
+    def __init__(self, plain: H2Protocol, connections: "set[_Connection]") -> None:
+        super().__init__(plain.handler, plain.config, plain.h2_config)
+        self._connections = connections
+
+    def connection_made(self, transport: BaseTransport) -> None:
+        super().connection_made(transport)
+        h2 = self.connection._connection
+        h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS})
+        # In force at once: a client need not have seen any limit before it opens its streams.
+        h2.local_settings.acknowledge()
+        self.connection.flush()
+        self.processor = _Processor(self.handler, self.connection)
+        for level, name, value in _SOCKET_OPTIONS:
+            if hasattr(socket, name):
+                cast(Transport, transport).get_extra_info("socket").setsockopt(
+                    level, getattr(socket, name), value
+                )
+        self._connections.add(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._connections.discard(self)
+        super().connection_lost(exc)
+
+
+class _Processor(EventsProcessor):
+    """Cuts off a request that grows beyond what any reference needs."""
+
+    def process_data_received(self, event: DataReceived) -> None:
+        super().process_data_received(event)
+        stream = self.streams.get(event.stream_id)
+        if stream is not None and stream.data_received > MAX_REQUEST_BYTES and stream.closable:
+            log.warning("request too large", extra={"limit_bytes": MAX_REQUEST_BYTES})
+            stream.reset_nowait(ErrorCodes.ENHANCE_YOUR_CALM)
+            stream.__terminated__("request too large")
+            self.handler.cancel(stream)
+
+
+async def _bind(host: str, port: int) -> socket.socket:
+    found = await anyio.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    family, kind, proto, _, address = found[0]
+    listener = socket.socket(family, kind, proto)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _advice(host: str, port: int, error: OSError | UnicodeError) -> str:
+    where = f"cannot listen for KEDA on {host}:{port}"
+    match getattr(error, "errno", None):
+        case errno.EADDRINUSE:
+            return f"{where}: the port is in use; stop what listens there or choose another port"
+        case errno.EACCES:
+            return f"{where}: not permitted; choose a port from 1024 on"
+        case errno.EADDRNOTAVAIL:
+            return f"{where}: this machine has no such address"
+        case _:
+            return f"{where}: {getattr(error, 'strerror', None) or error}"

@@ -1,0 +1,23 @@
+"""The gate starts closed and tells of each turn."""
+
+from hearth.keda.gate import STARTING, Gate
+
+
+def test_turns_are_told_once():
+    gate, told = Gate(), []
+    gate.listen(lambda: told.append(gate.closed))
+    assert gate.closed == STARTING
+    gate.open()
+    gate.open()
+    gate.close("fenced")
+    gate.close("stopping")
+    gate.open()
+    assert told == [None, "fenced", None]
+    assert repr(gate) == "<Gate open>"
+
+
+def test_the_latest_reason_is_given():
+    gate = Gate()
+    gate.close("fenced")
+    assert gate.closed == "fenced"
+    assert repr(gate) == "<Gate fenced>"

@@ -1,0 +1,190 @@
+"""When a push is due: rules as tables, then the same on a real stream."""
+
+import math
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from hearth.keda import push
+from hearth.keda.gate import Gate
+from hearth.keda.push import Spell, Told
+from tests.keda.conftest import KEY, reference
+
+
+@pytest.mark.parametrize(
+    ("spell", "unserved", "lapses_at", "now", "expected"),
+    [
+        (None, False, math.inf, 5, None),
+        (None, True, math.inf, 5, Spell(5, math.inf)),
+        (Spell(1, math.inf), True, 9, 5, Spell(1, 9)),
+        (Spell(1, 9), True, 12, 8.9, Spell(1, 12)),
+        (Spell(1, 9), True, math.inf, 9, Spell(9, math.inf)),
+        (Spell(1, math.inf), False, 5, 5, None),
+    ],
+)
+def test_observe(spell, unserved, lapses_at, now, expected):
+    assert push.observe(spell, unserved=unserved, lapses_at=lapses_at, now=now) == expected
+
+
+@pytest.mark.parametrize(
+    ("told", "spell", "now", "after", "due"),
+    [
+        (None, None, 5, None, False),
+        (Told(1, 3, 9), None, 5, None, False),
+        (None, Spell(5, 9), 5, Told(5, 1, 7), True),
+        (Told(5, 1, 7), Spell(5, 9), 6.9, Told(5, 1, 7), False),
+        (Told(5, 1, 7), Spell(5, 9), 7, Told(5, 2, 11), True),
+        (Told(5, 4, 35), Spell(5, 99), 35, Told(5, 5, 65), True),
+        (Told(1, 4, 35), Spell(6, 99), 6, Told(6, 1, 8), True),
+    ],
+)
+def test_decide(told, spell, now, after, due):
+    assert push.decide(told, spell, now=now) == (after, due)
+
+
+def test_resend_times():
+    assert [push.resend_s(n) for n in range(1, 8)] == [2, 4, 8, 16, 30, 30, 30]
+    assert push.resend_s(10_000) == 30
+
+
+async def test_push_is_due_in_the_tick_of_the_request(world):
+    world.serve()
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        await world.count.until(lambda: world.count.open == 1)
+        order = []
+        world.demand.listen(lambda key: order.append(world.server.pushes.first_push(key)))
+        world.demand.admit(KEY, limit=1)
+        assert order == [world.time.now]
+        message = await stream.recv_message()
+        assert message is not None and message.result
+        assert world.count.pushes == 1
+        await stream.cancel()
+
+
+async def test_lost_pushes_are_resent_until_an_endpoint_is_there(world):
+    world.serve()
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        world.demand.admit(KEY, limit=1)
+        for pause in (2, 4, 8, 16, 30, 30):
+            assert (await stream.recv_message()).result
+            await world.time.sleep_out(pause)
+        assert (await stream.recv_message()).result
+        world.serve(ready=True)
+        assert world.server.pushes.first_push(KEY) is None
+        await world.time.sleep_out(30)
+        world.serve(ready=False)
+        assert (await stream.recv_message()).result
+        assert world.count.pushes == 8
+        await stream.cancel()
+
+
+async def test_an_active_service_is_pushed_when_the_stream_opens(world):
+    world.serve(ready=True)
+    world.demand.admit(KEY, limit=1).release()
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        assert (await stream.recv_message()).result
+        await stream.cancel()
+    await world.count.until(lambda: world.count.open == 0)
+    assert world.count.pushes == 1
+
+
+async def test_each_unserved_spell_is_pushed_at_once(world):
+    """Also one that begins after the last one's lease ran out with nobody looking."""
+    world.serve()
+    world.demand.renew_lease(KEY, seconds=3)
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        assert (await stream.recv_message()).result
+        await world.time.sleep_out(2)
+        assert (await stream.recv_message()).result
+        await world.time.sleeping(4)
+        world.time.advance(1.5)
+        world.demand.renew_lease(KEY, seconds=60)
+        assert world.server.pushes.first_push(KEY) == world.time.now
+        assert (await stream.recv_message()).result
+        await world.time.sleeping(2)
+        await stream.cancel()
+
+
+async def test_what_happens_during_an_unsent_message_is_said_by_it(world):
+    """A peer that does not read holds up one message, not a queue of them."""
+    world.serve()
+    gate = anyio.Event()
+    sending = anyio.Event()
+    sent = []
+
+    async def send() -> None:
+        sending.set()
+        await gate.wait()
+        sent.append(world.time.now)
+
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: world.server.pushes.stream(KEY, uid="", send=send))
+        await world.count.until(lambda: world.count.open == 1)
+        for _ in range(5):
+            world.demand.admit(KEY, limit=1).release()
+            await anyio.lowlevel.checkpoint()
+        await sending.wait()
+        gate.set()
+        await world.count.until(lambda: world.count.pushes == 1)
+        world.server.pushes.end()
+    assert len(sent) == 1
+
+
+async def test_nothing_is_pushed_while_the_gate_is_closed(world):
+    world.server.gate.close("fenced")
+    world.serve()
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        await world.count.until(lambda: world.count.open == 1)
+        world.demand.admit(KEY, limit=1)
+        assert world.server.pushes.first_push(KEY) is None
+        world.time.advance(5)
+        world.server.gate.open()
+        assert (await stream.recv_message()).result
+        assert world.server.pushes.first_push(KEY) == world.time.now
+        assert world.count.pushes == 1
+        await stream.cancel()
+
+
+async def test_demand_is_watched_without_a_stream(world):
+    """With KEDA dead there is nobody to push to; whoever watches over it reads this time."""
+    world.serve()
+    began = world.time.now
+    world.demand.renew_lease(KEY, seconds=60)
+    world.time.advance(11)
+    assert world.server.pushes.first_push(KEY) == began
+    assert world.server.pushes.streams(KEY) == 0
+    world.demand.end_lease(KEY, grace_s=0)
+    assert world.server.pushes.first_push(KEY) is None
+
+
+async def test_a_stream_waits_for_a_route_that_is_not_yet_published(world):
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        await world.time.sleeping(push.APPEAR_S)
+        world.serve()
+        world.demand.admit(KEY, limit=1)
+        assert (await stream.recv_message()).result
+        await stream.cancel()
+
+
+async def test_repr_shows_the_streams(world):
+    world.serve()
+    assert repr(world.server.pushes) == "<Pushes no streams>"
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        await world.count.until(lambda: world.count.open == 1)
+        assert repr(world.server.pushes) == "<Pushes ai/chat=1>"
+        await stream.cancel()
+
+
+async def test_unobserved_pushes_work(world):
+    pushes = push.Pushes(world.demand, world.routes, Gate(), clock=world.time.clock)
+    pushes.end()
+    await pushes.stream(KEY, uid="", send=anyio.sleep_forever)
+    assert pushes.streams(KEY) == 0

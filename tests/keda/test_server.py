@@ -1,0 +1,181 @@
+"""Connections: many streams, clean ends, peers that vanish or misbehave."""
+
+import anyio
+import h2.config
+import h2.connection
+import h2.events
+import pytest
+from grpclib.const import Status
+from grpclib.exceptions import GRPCError, StreamTerminatedError
+
+from hearth.api.meta import ServiceKey
+from hearth.externalscaler import externalscaler_pb2 as pb
+from hearth.keda.server import MAX_REQUEST_BYTES, CannotListen, ScalerServer
+from tests.keda.conftest import KEY, reference
+
+STREAMS = 320
+
+
+async def test_hundreds_of_streams_on_one_connection(world):
+    """One push and one spec stream for each service, all answered, all ended cleanly by stop."""
+    stub = world.stub()
+    keys = [ServiceKey("ai", f"m{number}") for number in range(STREAMS)]
+    ended, pushed = [], []
+
+    async def push_stream(key: ServiceKey) -> None:
+        async with stub.StreamIsActive.open() as stream:
+            await stream.send_message(reference(key), end=True)
+            pushed.extend([key async for message in stream if message.result])
+        ended.append(key)
+
+    async def spec_stream(key: ServiceKey) -> None:
+        async with stub.StreamMetricSpec.open() as stream:
+            await stream.send_message(reference(key), end=True)
+            assert len([message async for message in stream]) == 1
+        ended.append(key)
+
+    for key in keys:
+        world.serve(key)
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as group:
+            for key in keys:
+                group.start_soon(push_stream, key)
+                group.start_soon(spec_stream, key)
+            await world.count.until(lambda: world.count.open == STREAMS)
+            assert not (await stub.IsActive(reference(keys[-1]))).result
+            for key in keys:
+                world.demand.admit(key, limit=1)
+            await world.count.until(lambda: world.count.pushes == STREAMS)
+            await world.server.stop()
+    assert sorted(ended) == sorted(keys * 2)
+    assert sorted(pushed) == sorted(keys)
+    assert world.count.open == 0
+
+
+async def test_a_client_that_resets_its_stream_is_forgotten(world):
+    world.serve()
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        await world.count.until(lambda: world.count.open == 1)
+        await stream.cancel()
+    await world.count.until(lambda: world.count.open == 0)
+    assert world.server.pushes.streams(KEY) == 0
+
+
+async def test_a_client_that_dies_is_forgotten(world):
+    world.serve()
+    stub = world.stub()
+
+    async def listen() -> None:
+        with pytest.raises(StreamTerminatedError):
+            async with stub.StreamIsActive.open() as stream:
+                await stream.send_message(reference(), end=True)
+                await stream.recv_message()
+
+    async with anyio.create_task_group() as group:
+        for _ in range(50):
+            group.start_soon(listen)
+        await world.count.until(lambda: world.count.open == 50)
+        stub.IsActive.channel._protocol.connection._transport.abort()
+    await world.count.until(lambda: world.count.open == 0)
+    assert repr(world.server) == "<ScalerServer 0 connections <Pushes no streams>>"
+
+
+async def test_stop_is_bounded_and_may_come_twice(world):
+    """A peer that does not read cannot hold up the end."""
+    world.serve()
+    server = ScalerServer(world.demand, world.routes, stop_grace_s=0.0)
+    _, world.port = await server.start("127.0.0.1", 0)
+    server.gate.open()
+    stub = world.stub()
+    assert not (await stub.IsActive(reference())).result
+    await server.stop()
+    await server.stop()
+    assert repr(server) == "<ScalerServer 0 connections <Pushes no streams>>"
+    with pytest.raises(OSError):
+        await anyio.connect_tcp("127.0.0.1", world.port)
+
+
+async def test_calls_during_the_stop_hear_unavailable(world):
+    world.serve()
+    world.server.gate.close("Hearth is stopping")
+    with pytest.raises(GRPCError, match="stopping") as caught:
+        await world.stub().IsActive(reference())
+    assert caught.value.status is Status.UNAVAILABLE
+
+
+async def test_a_port_in_use_is_said(world):
+    other = ScalerServer(world.demand, world.routes)
+    with pytest.raises(CannotListen, match=f":{world.port}: the port is in use; stop what"):
+        await other.start("127.0.0.1", world.port)
+
+
+async def test_an_address_that_is_not_ours_is_said(world):
+    with pytest.raises(CannotListen, match="this machine has no such address"):
+        await ScalerServer(world.demand, world.routes).start("203.0.113.1", 0)
+
+
+async def test_a_name_that_is_none_is_said(world):
+    with pytest.raises(CannotListen, match=r"cannot listen for KEDA on a\.\.b:1: "):
+        await ScalerServer(world.demand, world.routes).start("a..b", 1)
+
+
+async def test_a_request_without_end_is_cut_off(world):
+    world.serve()
+    big = reference(padding="x" * (2 * MAX_REQUEST_BYTES))
+    stub = world.stub()
+    for method in (stub.IsActive, stub.StreamIsActive, stub.GetMetricSpec):
+        with pytest.raises(StreamTerminatedError, match="reset by remote party, error_code: 11"):
+            async with method.open() as stream:
+                await stream.send_message(big, end=True)
+                await stream.recv_message()
+    assert not (await stub.IsActive(reference(padding="x" * 1000))).result
+
+
+async def test_pings_without_calls_are_answered_for_ever(world):
+    connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+    connection.initiate_connection()
+    answered = 0
+    async with await anyio.connect_tcp("127.0.0.1", world.port) as socket:
+        for _ in range(12):
+            connection.ping(b"12345678")
+            await socket.send(connection.data_to_send())
+            before = answered
+            while answered == before:
+                for event in connection.receive_data(await socket.receive()):
+                    assert not isinstance(event, h2.events.ConnectionTerminated)
+                    answered += isinstance(event, h2.events.PingAckReceived)
+    assert answered == 12
+
+
+async def test_bytes_that_are_not_http2_close_only_their_connection(world):
+    world.serve()
+    async with await anyio.connect_tcp("127.0.0.1", world.port) as socket:
+        await socket.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        with pytest.raises(anyio.EndOfStream):
+            while True:
+                await socket.receive()
+    assert not (await world.stub().IsActive(reference())).result
+
+
+async def test_the_wire_is_kedas(world):
+    """Field numbers, as bytes: these are KEDA's, whatever our file calls them."""
+    ref = pb.ScaledObjectRef(name="n", namespace="s", scalerMetadata={"k": "v"})
+    assert ref.SerializeToString() == b"\n\x01n\x12\x01s\x1a\x06\n\x01k\x12\x01v"
+    spec = pb.MetricSpec(metricName="m", targetSize=3, targetSizeFloat=3.0)
+    double = b"\x19\x00\x00\x00\x00\x00\x00\x08@"
+    assert spec.SerializeToString() == b"\n\x01m\x10\x03" + double
+    value = pb.MetricValue(metricName="m", metricValue=3, metricValueFloat=3.0)
+    assert value.SerializeToString() == b"\n\x01m\x10\x03" + double
+    assert pb.IsActiveResponse(result=True).SerializeToString() == b"\x08\x01"
+    asked = pb.GetMetricsRequest(scaledObjectRef=pb.ScaledObjectRef(name="n"), metricName="m")
+    assert asked.SerializeToString() == b"\n\x03\n\x01n\x12\x01m"
+    methods = pb.DESCRIPTOR.services_by_name["ExternalScaler"].methods_by_name
+    assert pb.DESCRIPTOR.package == "externalscaler"
+    assert {name: method.server_streaming for name, method in methods.items()} == {
+        "IsActive": False,
+        "StreamIsActive": True,
+        "GetMetricSpec": False,
+        "GetMetrics": False,
+        "StreamMetricSpec": True,
+    }

@@ -1,0 +1,46 @@
+"""A clock that stands still until a test moves it, and sleeps that follow it."""
+
+import anyio
+
+
+class VirtualTime:
+    """`clock` and `sleep` are what is injected; the rest is for the test."""
+
+    def __init__(self, now: float = 1000.0) -> None:
+        self.now = now
+        self._sleepers: list[tuple[float, float, anyio.Event]] = []
+        self._changed = anyio.Event()
+
+    def clock(self) -> float:
+        return self.now
+
+    async def sleep(self, seconds: float) -> None:
+        """Until the clock has moved by `seconds`."""
+        sleeper = (self.now + seconds, seconds, anyio.Event())
+        self._sleepers.append(sleeper)
+        self._changed.set()
+        self._changed = anyio.Event()
+        if seconds <= 0:
+            sleeper[2].set()
+        try:
+            await sleeper[2].wait()
+        finally:
+            self._sleepers.remove(sleeper)
+
+    async def sleeping(self, seconds: float) -> None:
+        """Wait until somebody sleeps for exactly this long."""
+        with anyio.fail_after(10):
+            while not any(abs(asked - seconds) < 1e-6 for _, asked, _ in self._sleepers):
+                await self._changed.wait()
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock and wake whose time has come."""
+        self.now += seconds
+        for until, _, event in self._sleepers:
+            if until <= self.now + 1e-9:
+                event.set()
+
+    async def sleep_out(self, seconds: float) -> None:
+        """Wait until somebody sleeps for exactly this long, and let that time pass."""
+        await self.sleeping(seconds)
+        self.advance(seconds)
