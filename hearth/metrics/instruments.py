@@ -1,0 +1,161 @@
+"""What is measured, by name: the table that instruments and their documentation are made from."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Instrument:
+    """One metric as documented; `buckets` only for histograms (upper bounds in its unit)."""
+
+    type: Literal["gauge", "counter", "histogram"]
+    name: str
+    help: str
+    labels: tuple[str, ...] = ()
+    buckets: tuple[float, ...] = ()
+
+
+_HEAD = """\
+<!-- Generated from hearth/metrics/instruments.py; scripts/generate writes it anew. -->
+# Metrics
+
+`GET /metrics` on the admin port, as Prometheus text or, where the Accept header asks for it, as
+OpenMetrics. Durations are seconds.
+
+`namespace` and `service` name an LLMService that exists. What belongs to none, or to one that was
+deleted meanwhile, is counted with both labels empty; the series of a deleted service disappear
+with it.
+
+| metric | type | labels | meaning |
+| --- | --- | --- | --- |"""
+_FOOT = """
+`process_*` are those of every Prometheus client: memory, processor time, open files, start time.
+"""
+
+_SERVICE = ("namespace", "service")
+_WAIT_S = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 300.0, 600.0)
+_ANSWER_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_PASS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
+_STALL_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
+
+PENDING = Instrument(
+    "gauge",
+    "hearth_pending_requests",
+    "Requests admitted and not finished: held or in flight.",
+    _SERVICE,
+)
+HELD = Instrument(
+    "gauge",
+    "hearth_held_requests",
+    "Requests admitted and not forwarded: they wait for an endpoint.",
+    _SERVICE,
+)
+IN_FLIGHT = Instrument(
+    "gauge", "hearth_in_flight_requests", "Requests forwarded and not finished.", _SERVICE
+)
+DEMAND = Instrument(
+    "gauge",
+    "hearth_demand_requests",
+    "What KEDA scales on: pending requests, or 1 while an activation lease runs.",
+    _SERVICE,
+)
+ACTIVE = Instrument(
+    "gauge", "hearth_active", "1 while KEDA is told that the service is active.", _SERVICE
+)
+LEASE = Instrument(
+    "gauge",
+    "hearth_lease_seconds",
+    "How long the activation lease or the ready grace still runs.",
+    _SERVICE,
+)
+ENDPOINTS = Instrument("gauge", "hearth_endpoints", "Backends that take requests now.", _SERVICE)
+BACKENDS = Instrument(
+    "gauge", "hearth_backends", "Pods that have an address, ready or not.", _SERVICE
+)
+PHASE = Instrument(
+    "gauge", "hearth_service_phase", "1 for the phase that the service is in.", (*_SERVICE, "phase")
+)
+STREAMS = Instrument("gauge", "hearth_push_streams", "Push streams that KEDA holds open.", _SERVICE)
+REQUESTS = Instrument(
+    "counter",
+    "hearth_requests_total",
+    "Requests that ended, by outcome (`ok`, `upstream_status`, `client_cancelled` or an error code)"
+    " and class of the HTTP status sent (`2xx` to `5xx`, `none`).",
+    (*_SERVICE, "outcome", "status"),
+)
+REJECTIONS = Instrument(
+    "counter",
+    "hearth_rejections_total",
+    "Requests answered with an error of Hearth's own.",
+    (*_SERVICE, "reason"),
+)
+FAILURES = Instrument(
+    "counter",
+    "hearth_backend_failures_total",
+    "Endpoints that did not answer as they should: `unreachable`, `lost` or `silent`.",
+    (*_SERVICE, "reason"),
+)
+ACTIVATION = Instrument(
+    "histogram",
+    "hearth_activation_seconds",
+    "How long a cold request waited until it was given an endpoint.",
+    _SERVICE,
+    _WAIT_S,
+)
+FIRST_BYTE = Instrument(
+    "histogram",
+    "hearth_first_byte_seconds",
+    "From a request's arrival to the first byte of a backend's answer.",
+    _SERVICE,
+    _ANSWER_S,
+)
+REQUEST = Instrument(
+    "histogram",
+    "hearth_request_seconds",
+    "From a request's arrival to its end.",
+    _SERVICE,
+    _ANSWER_S,
+)
+PUSHES = Instrument(
+    "counter", "hearth_pushes_total", "Times that KEDA was told of unserved demand.", _SERVICE
+)
+CALLS = Instrument(
+    "counter",
+    "hearth_keda_calls_total",
+    "Calls that KEDA made, by method and gRPC status.",
+    ("method", "code"),
+)
+RECONCILE = Instrument(
+    "histogram", "hearth_reconcile_seconds", "Reconciles, by result.", ("result",), _PASS_S
+)
+QUEUE = Instrument("gauge", "hearth_queue_depth", "Keys that wait for a reconcile.", ("queue",))
+STALENESS = Instrument(
+    "gauge",
+    "hearth_informer_staleness_seconds",
+    "Time since the cluster was last heard about a kind.",
+    ("kind",),
+)
+STALL = Instrument(
+    "histogram",
+    "hearth_event_loop_stall_seconds",
+    "How late the event loop ran a timer: what every request would have waited.",
+    (),
+    _STALL_S,
+)
+BUILD = Instrument("gauge", "hearth_build_info", "1; which Hearth this is.", ("version", "python"))
+
+INSTRUMENTS = (
+    PENDING, HELD, IN_FLIGHT, DEMAND, ACTIVE, LEASE, ENDPOINTS, BACKENDS, PHASE, REQUESTS,
+    REJECTIONS, FAILURES, ACTIVATION, FIRST_BYTE, REQUEST, STREAMS, PUSHES, CALLS, RECONCILE,
+    QUEUE, STALENESS, STALL, BUILD,
+)  # fmt: skip
+
+
+def document() -> str:
+    """`docs/metrics.md`."""
+    rows = [
+        f"| `{i.name}` | {i.type} | {', '.join(f'`{label}`' for label in i.labels) or '-'} "
+        f"| {i.help} |"
+        for i in INSTRUMENTS
+    ]
+    return "\n".join([_HEAD, *rows, _FOOT])

@@ -1,0 +1,228 @@
+"""The instruments, in one registry; gauges of services read the tables when scraped.
+
+Labels name only services that exist: what is counted for any other has them empty, and the series
+of a deleted service go with its route.
+"""
+
+import platform
+import time
+from collections import Counter as Tally
+from collections.abc import Callable, Iterator, Mapping
+
+import anyio
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, exposition
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+import hearth
+from hearth.api.meta import ServiceKey
+from hearth.demand import Demand, DemandTable
+from hearth.metrics import instruments
+from hearth.metrics.instruments import Instrument
+from hearth.routes import Route, RouteTable
+
+
+class Metrics:
+    """What is counted, for gateway, scaler and app to write: it has their observers' methods.
+
+    `registry` holds what is counted here; `render` adds what it reads from the tables.
+    """
+
+    def __init__(
+        self, registry: CollectorRegistry, *, demand: DemandTable, routes: RouteTable
+    ) -> None:
+        self._registry = registry
+        self._demand = demand
+        self._routes = routes
+        self._in_flight: dict[ServiceKey, int] = {}
+        self._streams: Tally[ServiceKey] = Tally()
+        self._depths: dict[str, Callable[[], int]] = {}
+        self._ages: dict[str, Callable[[], float]] = {}
+        self._requests = _counter(registry, instruments.REQUESTS)
+        self._rejections = _counter(registry, instruments.REJECTIONS)
+        self._failures = _counter(registry, instruments.FAILURES)
+        self._activation = _histogram(registry, instruments.ACTIVATION)
+        self._first_byte = _histogram(registry, instruments.FIRST_BYTE)
+        self._request = _histogram(registry, instruments.REQUEST)
+        self._pushes = _counter(registry, instruments.PUSHES)
+        self._calls = _counter(registry, instruments.CALLS)
+        self._reconcile = _histogram(registry, instruments.RECONCILE)
+        self._stall = _histogram(registry, instruments.STALL)
+        ProcessCollector(registry=registry)
+        routes.listen(self._route_changed)
+
+    # the gateway's observer
+
+    def finished(
+        self, key: ServiceKey | None, *, outcome: str, status: int, seconds: float
+    ) -> None:
+        """A request ended; `status` 0 where none was sent."""
+        labels = self._labels(key)
+        self._requests.labels(*labels, outcome, f"{status // 100}xx" if status else "none").inc()
+        if key is not None:
+            self._request.labels(*labels).observe(seconds)
+
+    def rejected(self, key: ServiceKey | None, *, reason: str) -> None:
+        """A request was answered with an error of ours."""
+        self._rejections.labels(*self._labels(key), reason).inc()
+
+    def waited(self, key: ServiceKey, *, seconds: float) -> None:
+        """A cold request was given its endpoint."""
+        self._activation.labels(*self._labels(key)).observe(seconds)
+
+    def first_byte(self, key: ServiceKey, *, seconds: float) -> None:
+        """The first byte of a backend's answer came."""
+        self._first_byte.labels(*self._labels(key)).observe(seconds)
+
+    def backend_failed(self, key: ServiceKey, *, reason: str) -> None:
+        """An endpoint did not answer as it should."""
+        self._failures.labels(*self._labels(key), reason).inc()
+
+    def forwarded(self, key: ServiceKey, *, in_flight: int) -> None:
+        """The number of requests forwarded and not finished has changed."""
+        if in_flight:
+            self._in_flight[key] = in_flight
+        else:
+            self._in_flight.pop(key, None)
+
+    # the scaler's observer
+
+    def stream_opened(self, key: ServiceKey) -> None:
+        """KEDA opened a push stream."""
+        self._streams[key] += 1
+
+    def stream_closed(self, key: ServiceKey) -> None:
+        """One of them ended."""
+        self._streams[key] -= 1
+        if not self._streams[key]:
+            del self._streams[key]
+
+    def pushed(self, key: ServiceKey) -> None:
+        """KEDA was told of unserved demand."""
+        self._pushes.labels(*self._labels(key)).inc()
+
+    def called(self, method: str, *, code: str) -> None:
+        """KEDA made a call; `code` is the name of a gRPC status."""
+        self._calls.labels(method, code).inc()
+
+    # the rest of the process
+
+    def reconciled(self, *, result: str, seconds: float) -> None:
+        """One pass over one key ended."""
+        self._reconcile.labels(result).observe(seconds)
+
+    def read_queue(self, name: str, depth: Callable[[], int]) -> None:
+        """Read a queue's depth at every scrape."""
+        self._depths[name] = depth
+
+    def read_informer(self, kind: str, staleness_s: Callable[[], float]) -> None:
+        """Read at every scrape how long an informer has heard nothing."""
+        self._ages[kind] = staleness_s
+
+    async def watch_loop(self, *, period_s: float = 0.5) -> None:
+        """Measure, until cancelled, how late the event loop runs a timer."""
+        while True:
+            due = time.monotonic() + period_s
+            await anyio.sleep(period_s)
+            self._stall.observe(max(0.0, time.monotonic() - due))
+
+    def in_flight(self, key: ServiceKey) -> int:
+        """Requests forwarded and not finished."""
+        return self._in_flight.get(key, 0)
+
+    def forget(self, key: ServiceKey) -> None:
+        """Remove all series of a service; those who still count it count nobody's."""
+        labels = {"namespace": key.namespace, "service": key.name}
+        for counted in (
+            self._requests,
+            self._rejections,
+            self._failures,
+            self._pushes,
+            self._activation,
+            self._first_byte,
+            self._request,
+        ):
+            counted.remove_by_labels(labels)
+
+    async def render(self, accept: str = "") -> tuple[bytes, str]:
+        """All metrics and their content type, in the format that an Accept header asks for."""
+        encode, content_type = exposition.choose_encoder(accept)
+        # Tables are read here, in one tick. Writing it all down takes 150 ms for a thousand
+        # services, which no stream should wait for.
+        scrape = _Scrape(self._tables(), self._registry)
+        return await anyio.to_thread.run_sync(encode, scrape), content_type
+
+    def _labels(self, key: ServiceKey | None) -> tuple[str, str]:
+        # A request of a deleted service may end long after it: it must not bring the series back.
+        return (key.namespace, key.name) if key is not None and key in self._routes else ("", "")
+
+    def _route_changed(self, key: ServiceKey) -> None:
+        if key not in self._routes:
+            self.forget(key)
+
+    def _tables(self) -> list[Metric]:
+        of_routes = {i: GaugeMetricFamily(i.name, i.help, labels=i.labels) for i in _OF_ROUTES}
+        rows = {row.key: row for row in self._demand.rows()}
+        for route in self._routes.routes():
+            for instrument, value in self._of_route(route, rows.get(route.key)):
+                of_routes[instrument].add_metric(route.key, value)
+        phases = _gauge(instruments.PHASE, {
+            (*route.key, route.phase): 1 for route in self._routes.routes()
+        })  # fmt: skip
+        depths = _gauge(instruments.QUEUE, {(name,): read() for name, read in self._depths.items()})
+        ages = _gauge(instruments.STALENESS, {(kind,): read() for kind, read in self._ages.items()})
+        build = _gauge(instruments.BUILD, {(hearth.__version__, platform.python_version()): 1})
+        return [*of_routes.values(), phases, depths, ages, build]
+
+    def _of_route(self, route: Route, row: Demand | None) -> Iterator[tuple[Instrument, float]]:
+        pending = row.pending if row else 0
+        in_flight = self.in_flight(route.key)
+        yield instruments.PENDING, pending
+        yield instruments.HELD, max(0, pending - in_flight)
+        yield instruments.IN_FLIGHT, in_flight
+        yield instruments.DEMAND, row.demand if row else 0
+        yield instruments.ACTIVE, row.active if row else 0
+        yield instruments.LEASE, row.lease_s if row else 0
+        yield instruments.ENDPOINTS, len(self._routes.endpoints(route.key))
+        yield instruments.BACKENDS, len(route.backends)
+        yield instruments.STREAMS, self._streams[route.key]
+
+
+_OF_ROUTES = (
+    instruments.PENDING, instruments.HELD, instruments.IN_FLIGHT, instruments.DEMAND,
+    instruments.ACTIVE, instruments.LEASE, instruments.ENDPOINTS, instruments.BACKENDS,
+    instruments.STREAMS,
+)  # fmt: skip
+
+
+class _Scrape(Collector):
+    """What was read from the tables, and what the registry counted."""
+
+    def __init__(self, tables: list[Metric], registry: CollectorRegistry) -> None:
+        self._tables = tables
+        self._registry = registry
+
+    def collect(self) -> Iterator[Metric]:
+        yield from self._tables
+        yield from self._registry.collect()
+
+
+def _gauge(instrument: Instrument, values: Mapping[tuple[str, ...], float]) -> Metric:
+    family = GaugeMetricFamily(instrument.name, instrument.help, labels=instrument.labels)
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family
+
+
+def _counter(registry: CollectorRegistry, instrument: Instrument) -> Counter:
+    return Counter(instrument.name, instrument.help, instrument.labels, registry=registry)
+
+
+def _histogram(registry: CollectorRegistry, instrument: Instrument) -> Histogram:
+    return Histogram(
+        instrument.name,
+        instrument.help,
+        instrument.labels,
+        registry=registry,
+        buckets=instrument.buckets,
+    )
