@@ -96,7 +96,7 @@ class EnvVar(Model):
 
     name: Text
     """Name of the variable."""
-    value: str | None = None
+    value: Annotated[str, Field(max_length=131072)] | None = None
     """Literal value; may hold the same templates as args."""
     value_from: EnvVarSource | None = None
     """Another source for the value; not together with value."""
@@ -105,7 +105,7 @@ class EnvVar(Model):
 class ExecAction(Model):
     """Runs a command in the container; status 0 is success."""
 
-    command: list[str] = []
+    command: Annotated[list[str], Field(min_length=1)]
     """Program and arguments; no shell is involved."""
 
 

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import Field, ValidatorFunctionWrapHandler, field_validator
+from pydantic import Field, JsonValue, ValidatorFunctionWrapHandler, field_validator
 
 from hearth.api import groups
 from hearth.api.kubernetes import Count, LocalObjectReference, Text
@@ -14,15 +14,21 @@ Metric = Literal["queueDepth", "kvCacheUtil"]
 ColdStartMode = Literal["keepalive", "reject"]
 AuthenticationKind = Literal["TriggerAuthentication", "ClusterTriggerAuthentication"]
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
+VendorName = Annotated[str, Field(min_length=1, max_length=63)]
 
-BY_CONTROLLER = {"x-hearth-by-controller": True}
-"""Marks a default that the controller fills in and the CRD does not store."""
+BY_TYPE: dict[str, JsonValue] = {
+    "x-kubernetes-list-type": "map",
+    "x-kubernetes-list-map-keys": ["type"],
+}
+"""Conditions are a map by type: several managers may each own some."""
+BY_CONTROLLER: dict[str, JsonValue] = {"x-hearth-by-controller": True}
+"""Marks a value that Hearth takes for absent fields and the CRD does not store."""
 
 
 class Source(Model):
     """Where the weights come from."""
 
-    uri: Text
+    uri: Annotated[Text, Field(max_length=2048)]
     """hf://org/model (or huggingface://), modelscope://org/model, pvc://claim[/path] or
     oci://registry/repository@sha256:digest."""
     secret_ref: LocalObjectReference | None = None
@@ -41,7 +47,7 @@ class ModelSpec(Model):
 class RuntimeSelector(Model):
     """Chooses a runtime by vendor."""
 
-    vendor: Annotated[list[Text], Field(max_length=16)] = []
+    vendor: Annotated[list[VendorName], Field(max_length=16)] = []
     """Acceptable vendors, the preferred one first."""
 
 
@@ -131,7 +137,7 @@ class Cache(Model):
     strategy: CacheStrategy = "NodeLocalPVC"
     """Kind of cache; BakedImage is reserved and reported as Degraded."""
     size: Annotated[Quantity, Field(json_schema_extra=BY_CONTROLLER)] = Quantity("50Gi")
-    """Size of the claim of NodeLocalPVC or SharedPVC."""
+    """Size of the claim of NodeLocalPVC or SharedPVC; 50Gi when left out."""
     storage_class_name: str | None = None
     """StorageClass of the claim; the cluster's default when left out."""
     prewarm: bool = False
@@ -157,7 +163,7 @@ class ComputeAmounts(Model):
 
 
 class GatewayResources(Model):
-    """Resources of a gateway of the service's own; Hearth's gateway is shared."""
+    """Resources of a gateway of the service's own."""
 
     requests: ComputeAmounts | None = None
     """Requested amounts."""
@@ -189,7 +195,8 @@ class Endpoint(Model):
     max_queue: Positive = 100
     """Most requests admitted and unfinished; the next is answered 429."""
     resources: GatewayResources | None = None
-    """Resources of the gateway."""
+    """Accepted for services that set it; the gateway is shared, and its resources are those of the
+    release."""
     authentication: Authentication | None = None
     """Demand a bearer token of clients."""
     cold_start: ColdStart = ColdStart()
@@ -202,7 +209,8 @@ class LLMServiceSpec(Model):
     model: ModelSpec
     """Identity and source of the model."""
     runtime: RuntimeRef | None = None
-    """Which InferenceRuntime serves it; without one the service is Degraded."""
+    """Which InferenceRuntime serves it.  Required in serving.noctaya.io; in serving.hearth.dev a
+    service without one is Degraded."""
     resources: Resources = Resources()
     """What each backend replica asks for."""
     scaling: Scaling = Scaling()
@@ -229,7 +237,7 @@ class Condition(Model):
     """Ready, Degraded or AutoscalingReady."""
     status: Literal["True", "False", "Unknown"]
     """Whether it holds."""
-    observed_generation: Annotated[int, Field(ge=0)] = 0
+    observed_generation: Annotated[int, Field(ge=0, json_schema_extra=BY_CONTROLLER)] = 0
     """Generation of the spec it was seen for."""
     last_transition_time: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
     """When the status last changed."""
@@ -249,11 +257,11 @@ class LLMServiceStatus(Model):
     """Summary state."""
     resolved_runtime: str | None = None
     """InferenceRuntime that was chosen."""
-    replicas: Count = 0
+    replicas: Annotated[Count, Field(json_schema_extra=BY_CONTROLLER)] = 0
     """Ready backend replicas."""
     endpoint_url: Annotated[str | None, Field(alias="endpointURL")] = None
     """Base URL for OpenAI clients in the cluster; ends in /v1."""
-    conditions: list[Condition] = []
+    conditions: Annotated[list[Condition], Field(json_schema_extra=BY_TYPE)] = []
     """Ready, Degraded and AutoscalingReady."""
 
 

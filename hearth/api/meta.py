@@ -20,11 +20,10 @@ Manifest = dict[str, Any]
 
 _DURATION_PART = r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h)"
 DURATION_PATTERN = r"^[-+]?(0|(([0-9]+(\.[0-9]*)?|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+)$"
-_SECONDS = {
-    "ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0,
+_NANOSECONDS = {
+    "ns": 1, "us": 10**3, "µs": 10**3, "μs": 10**3, "ms": 10**6,
+    "s": 10**9, "m": 60 * 10**9, "h": 3600 * 10**9,
 }  # fmt: skip
-_LONGEST_S = 2**63 / 1e9
-"""Go counts nanoseconds in 64 bits."""
 
 QUANTITY_PATTERN = (
     r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|[eE][-+]?[0-9]{1,2})?$"
@@ -34,6 +33,21 @@ _SUFFIX = {
     **{unit: Decimal(1000) ** power for power, unit in enumerate("kMGTPE", start=1)},
     **{f"{unit}i": Decimal(1024) ** power for power, unit in enumerate("KMGTPE", start=1)},
 }
+
+
+FieldPath = tuple[str | int, ...]
+"""Where a field is, from the top of a manifest: names of fields and indexes of items."""
+
+
+def spelled(path: FieldPath) -> str:
+    """A field path as people write it: `spec.container.env[2].name`."""
+    text = ""
+    for step in path:
+        if isinstance(step, str) and re.fullmatch(r"[A-Za-z][-\w]*", step):
+            text += f".{step}" if text else step
+        else:
+            text += f"[{step}]"
+    return text
 
 
 class ServiceKey(NamedTuple):
@@ -59,10 +73,12 @@ class Duration(float):
         """Read Go's spelling; a bare number (except 0) or a unit Go lacks is a ValueError."""
         if not re.fullmatch(DURATION_PATTERN, text):
             raise ValueError(f"{text!r} is not a duration; write for example 10s, 2m or 1h30m")
-        total = sum(float(n) * _SECONDS[unit] for n, unit in re.findall(_DURATION_PART, text))
-        if total >= _LONGEST_S:
+        parts = re.findall(_DURATION_PART, text)
+        # As Go does: whole nanoseconds, in 64 bits.
+        total = sum(int(Decimal(number) * _NANOSECONDS[unit]) for number, unit in parts)
+        if total >= 2**63:
             raise ValueError(f"{text!r} is too long for a duration")
-        return cls(-total if text.startswith("-") else total)
+        return cls(-total / 10**9 if text.startswith("-") else total / 10**9)
 
     def __str__(self) -> str:
         seconds = float(self)
@@ -127,8 +143,9 @@ class Quantity(str):
     ) -> JsonSchemaValue:
         return {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": QUANTITY_PATTERN,
+            "minimum": 0,
             "maxLength": 32,
+            "pattern": QUANTITY_PATTERN,
             "x-kubernetes-int-or-string": True,
         }
 

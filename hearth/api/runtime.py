@@ -6,7 +6,7 @@ from pydantic import Field, ValidatorFunctionWrapHandler, field_validator
 
 from hearth.api import groups
 from hearth.api.kubernetes import EnvVar, PortName, PortNumber, Probe, Text, Toleration
-from hearth.api.llmservice import Condition
+from hearth.api.llmservice import BY_TYPE, Condition
 from hearth.api.meta import Metadata, Model
 
 Family = Literal["vllm"]
@@ -29,7 +29,7 @@ class Container(Model):
     """Image with an OpenAI-compatible server."""
     args: list[str] = []
     """Arguments: Go templates over .Model.Path, .Service.Name and .Service.Namespace."""
-    env: list[EnvVar] = []
+    env: Annotated[list[EnvVar], Field(max_length=1000)] = []
     """Environment; literal values are templates too."""
     port: ContainerPort = ContainerPort()
     """The port of the engine's API."""
@@ -138,7 +138,7 @@ class InferenceRuntimeSpec(Model):
 class InferenceRuntimeStatus(Model):
     """Not filled in: services report how a runtime serves them."""
 
-    conditions: list[Condition] = []
+    conditions: Annotated[list[Condition], Field(json_schema_extra=BY_TYPE)] = []
     """Reserved."""
 
 

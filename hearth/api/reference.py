@@ -1,0 +1,136 @@
+"""The reference of both custom resources as a Markdown page, from the same models as the CRDs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from hearth.api import groups, meta, options, rules, schema
+from hearth.api.schema import Schema
+
+_SHARED = {
+    "EnvVar": ("container", "env", "[]"),
+    "Toleration": ("accelerator", "tolerations", "[]"),
+    "Probe": ("health", "readiness"),
+}
+"""Types that get a table of their own, and where in a runtime's spec one stands."""
+
+_INTRODUCTION = f"""\
+# Custom resources
+
+Made from the models in `hearth/api` by `scripts/generate`; not to be edited.
+
+Both API groups, `{groups.HEARTH}/{groups.VERSION}` and `{groups.NOCTAYA}/{groups.VERSION}`,
+have these fields; what one of them demands beyond the other is said below each table.
+
+A *duration* is written as Go and Kubernetes write it: `10s`, `2m`, `1h30m`, `500ms`. A *quantity*
+is a Kubernetes quantity: `8`, `500m`, `32Gi`. A default is filled in by the API server, so it can
+be seen in the stored object; `-` means that the field may be left out.
+"""
+
+
+def text() -> str:
+    """The page, `docs/crd.md`."""
+    return "\n".join(_page())
+
+
+def _page() -> Iterator[str]:
+    yield _INTRODUCTION
+    yield "## LLMService\n\nNamespaced. A model endpoint that sleeps while nobody asks.\n"
+    service = schema.of("LLMService", groups.HEARTH)["properties"]
+    yield from _table(service["spec"], "spec", shared={})
+    yield from _rules("LLMService")
+    yield "### Options\n\nAnnotations of an LLMService; their values are strings.\n"
+    yield "| Annotation | Type | Default | Description |\n| --- | --- | --- | --- |"
+    for option in options.TABLE:
+        yield f"| `{option.name}` | {option.type} | {option.default} | {option.description} |"
+    yield "\n### LLMService status\n"
+    yield from _table(service["status"], "status", shared={})
+    yield "\n## InferenceRuntime\n\nCluster-scoped. A way to run models, shared by services.\n"
+    spec = schema.of("InferenceRuntime", groups.HEARTH)["properties"]["spec"]
+    shared = {name: _below(spec, path) for name, path in _SHARED.items()}
+    yield from _table(spec, "spec", shared=shared)
+    yield from _rules("InferenceRuntime")
+    for name, node in shared.items():
+        yield f"### {name}\n\nAs Kubernetes has it.\n"
+        yield from _table(node, "", shared={})
+        yield ""
+
+
+def _table(node: Schema, path: str, *, shared: dict[str, Schema]) -> Iterator[str]:
+    yield "| Field | Type | Default | Description |\n| --- | --- | --- | --- |"
+    yield from _rows(node, path, shared)
+
+
+def _rows(node: Schema, path: str, shared: dict[str, Schema]) -> Iterator[str]:
+    required = node.get("required", ())
+    for name, item in node["properties"].items():
+        at = f"{path}.{name}" if path else name
+        items = item.get("items", item)
+        kind = next((k for k, other in shared.items() if _alike(items, other)), None)
+        default = "required" if name in required else _default(item)
+        cells = (f"`{at}`", _type(item, kind), default, item["description"])
+        yield f"| {' | '.join(_escaped(cell) for cell in cells)} |"
+        if kind is None and "properties" in items:
+            yield from _rows(items, f"{at}[]" if "items" in item else at, shared)
+
+
+def _alike(one: Schema, other: Schema) -> bool:
+    return "properties" in one and one["properties"] == other["properties"]
+
+
+def _type(node: Schema, kind: str | None = None) -> str:
+    if "items" in node:
+        return f"list of {kind or _type(node['items'])}"
+    if kind:
+        return kind
+    if "additionalProperties" in node:
+        return "map of string"
+    if "enum" in node:
+        return ", ".join(f"`{value}`" for value in node["enum"])
+    if node.get("pattern") == meta.QUANTITY_PATTERN:
+        return "quantity"
+    if node.get("pattern") == meta.DURATION_PATTERN:
+        return "duration"
+    if node.get("x-kubernetes-int-or-string"):
+        return "integer or string"
+    if node.get("format") == "date-time":
+        return "time"
+    return f"{node['type']}{_bounds(node)}"
+
+
+def _bounds(node: Schema) -> str:
+    least, most = node.get("minimum"), node.get("maximum")
+    if node["type"] != "integer" or least is None or least < -1:
+        return ""
+    return (
+        f", {least} to {most}" if most is not None and most < 2**31 - 1 else f", at least {least}"
+    )
+
+
+def _default(node: Schema) -> str:
+    default: Any = node.get("default")
+    if default is None or default == {}:
+        return "-"
+    if isinstance(default, bool):
+        return f"`{'true' if default else 'false'}`"
+    return f"`{default}`" if default != "" else '`""`'
+
+
+def _rules(kind: str) -> Iterator[str]:
+    yield "\nRefused as well:\n"
+    for rule in rules.TABLE:
+        if rule.kind != kind:
+            continue
+        at = ".".join(part for part in (rule.path, rule.field) if part)
+        only = "" if rule.groups == groups.GROUPS else f" (in {', '.join(rule.groups)})"
+        yield f"- `{at}`{only}: {rule.message}"
+    yield ""
+
+
+def _below(node: Schema, path: tuple[str, ...]) -> Schema:
+    for step in path:
+        node = node["items"] if step == "[]" else node["properties"][step]
+    return node
+
+
+def _escaped(cell: str) -> str:
+    return cell.replace("|", "\\|").replace("<", "&lt;")

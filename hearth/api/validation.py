@@ -1,0 +1,193 @@
+"""One object that a person wrote: what is wrong with it, and how an API server would store it."""
+
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from hearth.api import groups as api_groups
+from hearth.api import options, plain, rules, schema, wording
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import FieldPath, Manifest, Model
+from hearth.api.runtime import InferenceRuntime
+
+CUSTOM: dict[str, type[Model]] = {"LLMService": LLMService, "InferenceRuntime": InferenceRuntime}
+KINDS = (*CUSTOM, *plain.MODELS)
+_CLUSTER_SCOPED = ("InferenceRuntime",)
+
+_DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_LABEL = re.compile(_DNS_LABEL)
+_SUBDOMAIN = re.compile(rf"{_DNS_LABEL}(\.{_DNS_LABEL})*")
+_METADATA = ("name", "namespace", "labels", "annotations")
+_SERVERS_OWN = (
+    "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink",
+    "deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences", "finalizers",
+)  # fmt: skip
+"""Comes with an object that was read from a cluster, and means nothing in a file."""
+
+
+class Identity(NamedTuple):
+    """Which object a manifest is about."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind} {name}"
+
+
+class Fault(NamedTuple):
+    """One thing that is wrong with a field."""
+
+    path: FieldPath
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """One object after the check; `manifest` is there if nothing is wrong."""
+
+    identity: Identity | None
+    manifest: Manifest | None
+    faults: list[Fault]
+
+
+def check(value: Any, *, namespace: str, groups: Collection[str]) -> Checked:
+    """Look at one object; raises nothing.
+
+    `namespace` is for objects that name none; `groups` are the API groups that are switched on.
+    """
+    if not isinstance(value, dict):
+        fault = Fault((), "a manifest is a mapping with apiVersion, kind, metadata and spec")
+        return Checked(None, None, [fault])
+    wrong_kind = list(_kind_faults(value, groups))
+    metadata = {k: v for k, v in _mapping(value.get("metadata")).items() if v is not None}
+    identity = _identity(value, metadata, namespace)
+    if wrong_kind:
+        return Checked(identity, None, wrong_kind)
+    kind = value["kind"]
+    faults = list(_metadata_faults(kind, value.get("metadata"), metadata))
+    kept = {
+        **value,
+        "metadata": {name: metadata[name] for name in _METADATA if name in metadata},
+    }
+    if kind in _CLUSTER_SCOPED:
+        kept["metadata"].pop("namespace", None)
+    else:
+        kept["metadata"]["namespace"] = metadata.get("namespace", namespace)
+    manifest = _custom(kept, faults) if kind in CUSTOM else _plain(kept, faults)
+    return Checked(identity, None if faults else manifest, faults)
+
+
+def _kind_faults(value: Manifest, groups: Collection[str]) -> Iterator[Fault]:
+    api_version, kind = value.get("apiVersion"), value.get("kind")
+    for name, text in (("apiVersion", api_version), ("kind", kind)):
+        if not isinstance(text, str) or not text:
+            yield Fault((name,), "is required, as a string")
+    if not isinstance(kind, str) or not isinstance(api_version, str) or not kind:
+        return
+    group, _, version = api_version.rpartition("/")
+    if kind in CUSTOM and group in api_groups.GROUPS and group not in groups:
+        yield Fault(("apiVersion",), f"the API group {group} is switched off here")
+    elif kind in CUSTOM and (group not in groups or version != api_groups.VERSION):
+        known = " or ".join(f"{name}/{api_groups.VERSION}" for name in groups)
+        yield Fault(("apiVersion",), f"must be {known} for {kind}, not {api_version!r}")
+    elif kind in plain.MODELS and api_version != "v1":
+        yield Fault(("apiVersion",), f"must be v1 for {kind}, not {api_version!r}")
+    elif kind not in KINDS:
+        yield Fault(
+            ("kind",),
+            f"Hearth does not read {kind!r} here, only {', '.join(KINDS)}; remove the object, or "
+            "apply it to a cluster with kubectl",
+        )
+
+
+def _metadata_faults(kind: str, written: Any, metadata: Manifest) -> Iterator[Fault]:
+    if not isinstance(written, dict):
+        yield Fault(("metadata",), "is required, with a name")
+        return
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        yield Fault(("metadata", "name"), "is required, as a string")
+    elif kind != "LLMService" and not (_SUBDOMAIN.fullmatch(name) and len(name) <= 253):
+        yield Fault(
+            ("metadata", "name"),
+            "a name is made of lower-case letters, digits, hyphens and dots, at most 253, and "
+            f"begins and ends with a letter or digit, unlike {name!r}",
+        )
+    namespace = metadata.get("namespace", "default")
+    if not (isinstance(namespace, str) and _LABEL.fullmatch(namespace) and len(namespace) <= 63):
+        yield Fault(
+            ("metadata", "namespace"),
+            "a namespace is made of lower-case letters, digits and hyphens, at most 63, and begins "
+            f"and ends with a letter or digit, unlike {namespace!r}",
+        )
+    for field in ("labels", "annotations"):
+        if not isinstance(metadata.get(field, {}), dict):
+            yield Fault(("metadata", field), "must be a mapping of strings")
+        for key, text in _mapping(metadata.get(field)).items():
+            if not isinstance(text, str):
+                yield Fault(("metadata", field, key), "must be a string (put it in quotes)")
+    for field in metadata:
+        if field not in _METADATA and field not in _SERVERS_OWN:
+            yield Fault(("metadata", field), f"is not a field; there are {', '.join(_METADATA)}")
+    annotations = {k: v for k, v in _mapping(metadata.get("annotations")).items() if type(v) is str}
+    if kind == "LLMService":
+        for key, message in options.problems(annotations):
+            yield Fault(("metadata", "annotations", key), message)
+
+
+def _custom(written: Manifest, faults: list[Fault]) -> Manifest:
+    """The manifest with its defaults; adds what is wrong with it to `faults`."""
+    group = written["apiVersion"].partition("/")[0]
+    structure = schema.of(written["kind"], group)
+    manifest = schema.with_defaults(
+        {name: item for name, item in written.items() if name != "status"}, structure
+    )
+    # Metadata was looked at; the model wants a name all the same.
+    body = {**manifest, "metadata": {"name": "looked-at"}}
+    faults.extend(_model_faults(CUSTOM[written["kind"]], body, structure))
+    faults.extend(Fault(*broken) for broken in _broken(manifest))
+    return manifest
+
+
+def _broken(manifest: Manifest) -> Iterator[tuple[FieldPath, str]]:
+    return ((broken.path, broken.message) for broken in rules.broken(manifest))
+
+
+def _plain(written: Manifest, faults: list[Fault]) -> Manifest:
+    model = plain.MODELS[written["kind"]]
+    fields: schema.Schema = {str(info.alias): {} for info in model.model_fields.values()}
+    wrong = list(_model_faults(model, written, {"properties": fields}))
+    faults.extend(wrong)
+    return {} if wrong else plain.stored(written)
+
+
+def _model_faults(model: type[Model], body: Manifest, structure: schema.Schema) -> Iterator[Fault]:
+    try:
+        model.model_validate(body, extra="forbid", by_alias=True, by_name=False)
+    except ValidationError as error:
+        for detail in error.errors(include_url=False):
+            # pydantic marks a wrong key of a dict by one more step.
+            path = tuple(step for step in detail["loc"] if step != "[key]")
+            fields = schema.fields(structure, path[:-1])
+            yield Fault(path, wording.message(detail, fields=fields))
+
+
+def _identity(value: Manifest, metadata: Manifest, namespace: str) -> Identity | None:
+    api_version, kind = value.get("apiVersion"), value.get("kind")
+    name = metadata.get("name")
+    if not isinstance(api_version, str) or not isinstance(kind, str) or not isinstance(name, str):
+        return None
+    if kind in _CLUSTER_SCOPED:
+        return Identity(api_version, kind, "", name)
+    return Identity(api_version, kind, str(metadata.get("namespace", namespace)), name)
+
+
+def _mapping(value: Any) -> Manifest:
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,68 @@
+"""What a validation error means, in words that say what to write instead."""
+
+import difflib
+from collections.abc import Collection
+from typing import Any
+
+from pydantic_core import ErrorDetails
+
+
+def message(error: ErrorDetails, *, fields: Collection[str]) -> str:
+    """`fields` are those that exist where the error is."""
+    limits: dict[str, Any] = error.get("ctx", {})
+    value = error["input"]
+    match error["type"]:
+        case "missing":
+            return "is required"
+        case "extra_forbidden":
+            return _unknown(str(error["loc"][-1]), fields)
+        case "literal_error":
+            return f"must be {limits['expected']}, not {_shown(value)}"
+        case "int_type":
+            return f"must be a whole number, not {_shown(value)}"
+        case "bool_type":
+            return f"must be true or false, not {_shown(value)}"
+        case "string_type":
+            hint = " (put it in quotes)" if isinstance(value, bool | int | float) else ""
+            return f"must be a string, not {_shown(value)}{hint}"
+        case "list_type":
+            return f"must be a list, not {_shown(value)}"
+        case "dict_type" | "model_type":
+            return f"must be a mapping of fields, not {_shown(value)}"
+        case "greater_than_equal":
+            return f"must be at least {limits['ge']}, not {value}"
+        case "less_than_equal":
+            return f"must be at most {limits['le']}, not {value}"
+        case "string_too_short" | "too_short":
+            return "must not be empty"
+        case "string_too_long":
+            return f"must have at most {limits['max_length']} characters"
+        case "too_long":
+            return f"must have at most {limits['max_length']} items"
+        case "string_pattern_mismatch":
+            return f"must match {limits['pattern']}, which {_shown(value)} does not"
+        case "value_error":
+            return str(limits["error"])
+        case _:
+            return error["msg"]
+
+
+def _unknown(name: str, fields: Collection[str]) -> str:
+    close = difflib.get_close_matches(name.lower(), {f.lower(): f for f in fields}, n=1)
+    if close:
+        right = next(f for f in fields if f.lower() == close[0])
+        return f"is not a field; did you mean {right}?"
+    return f"is not a field; there are {', '.join(fields)}" if fields else "is not a field"
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, list):
+        return "a list"
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:56]}...'"
