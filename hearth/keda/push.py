@@ -30,20 +30,23 @@ class ServiceGone(Exception):
     """The stream's service does not exist, or not any more."""
 
 
-class PushObserver(Protocol):
-    """Who counts streams and pushes; called for existing services only."""
+class ScalerObserver(Protocol):
+    """Who counts streams, pushes and calls; a key is always one of an existing service."""
 
     def stream_opened(self, key: ServiceKey) -> None: ...
     def stream_closed(self, key: ServiceKey) -> None: ...
     def pushed(self, key: ServiceKey) -> None: ...
+    def called(self, method: str, *, code: str) -> None:
+        """A call ended; `code` is the name of its gRPC status."""
 
 
 class Unobserved:
-    """A PushObserver that counts nothing."""
+    """A ScalerObserver that counts nothing."""
 
     def stream_opened(self, key: ServiceKey) -> None: ...
     def stream_closed(self, key: ServiceKey) -> None: ...
     def pushed(self, key: ServiceKey) -> None: ...
+    def called(self, method: str, *, code: str) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +128,14 @@ class Pushes:
         routes: RouteTable,
         gate: Gate,
         *,
-        observer: PushObserver | None = None,
+        observer: ScalerObserver,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = anyio.sleep,
     ) -> None:
         self._demand = demand
         self._routes = routes
         self._gate = gate
-        self._observer = observer or Unobserved()
+        self._observer = observer
         self._clock = clock
         self._sleep = sleep
         self._ending = False

@@ -39,27 +39,34 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
     """
 
     def __init__(
-        self, demand: DemandTable, routes: RouteTable, *, gate: Gate, pushes: push.Pushes
+        self,
+        demand: DemandTable,
+        routes: RouteTable,
+        *,
+        gate: Gate,
+        pushes: push.Pushes,
+        observer: push.ScalerObserver,
     ) -> None:
         self._demand = demand
         self._routes = routes
         self._gate = gate
         self._pushes = pushes
+        self._observer = observer
         self._streams = 0
         self._ending = anyio.Event()
         self._ended = anyio.Event()
 
     async def IsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
-        key = self._known(await _request(stream))
-        await stream.send_message(pb.IsActiveResponse(result=self._demand.active(key)))
+        with self._counted("IsActive"):
+            key = self._known(await _request(stream))
+            await stream.send_message(pb.IsActiveResponse(result=self._demand.active(key)))
 
     async def StreamIsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
-        key, wanted = _read(await _request(stream))
-
         async def send() -> None:
             await stream.send_message(pb.IsActiveResponse(result=True))
 
-        with self._streaming():
+        with self._counted("StreamIsActive"), self._streaming():
+            key, wanted = _read(await _request(stream))
             try:
                 await self._pushes.stream(key, uid=wanted.uid, send=send)
             except push.ServiceGone:
@@ -68,31 +75,33 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
     async def GetMetricSpec(
         self, stream: Stream[pb.ScaledObjectRef, pb.GetMetricSpecResponse]
     ) -> None:
-        await stream.send_message(_specs(await _request(stream)))
+        with self._counted("GetMetricSpec"):
+            await stream.send_message(_specs(await _request(stream)))
 
     async def StreamMetricSpec(
         self, stream: Stream[pb.ScaledObjectRef, pb.GetMetricSpecResponse]
     ) -> None:
         # The specs follow from the metadata alone, and KEDA opens a new stream when that changes:
         # for the life of this one there is nothing more to say.
-        specs = _specs(await _request(stream))
-        with self._streaming():
-            await stream.send_message(specs)
+        with self._counted("StreamMetricSpec"), self._streaming():
+            await stream.send_message(_specs(await _request(stream)))
             await self._ending.wait()
 
     async def GetMetrics(self, stream: Stream[pb.GetMetricsRequest, pb.GetMetricsResponse]) -> None:
-        request = await _request(stream)
-        if request.metricName != trigger.METRIC:
-            raise GRPCError(
-                Status.INVALID_ARGUMENT,
-                f"there is no metric {request.metricName[:MAX_NAME]!r}; ask for {trigger.METRIC!r}",
+        with self._counted("GetMetrics"):
+            request = await _request(stream)
+            if request.metricName != trigger.METRIC:
+                raise GRPCError(
+                    Status.INVALID_ARGUMENT,
+                    f"there is no metric {request.metricName[:MAX_NAME]!r}; "
+                    f"ask for {trigger.METRIC!r}",
+                )
+            key = self._known(request.scaledObjectRef)
+            demand = self._demand.demand(key)
+            value = pb.MetricValue(
+                metricName=trigger.METRIC, metricValue=demand, metricValueFloat=float(demand)
             )
-        key = self._known(request.scaledObjectRef)
-        demand = self._demand.demand(key)
-        value = pb.MetricValue(
-            metricName=trigger.METRIC, metricValue=demand, metricValueFloat=float(demand)
-        )
-        await stream.send_message(pb.GetMetricsResponse(metricValues=[value]))
+            await stream.send_message(pb.GetMetricsResponse(metricValues=[value]))
 
     async def end_streams(self) -> None:
         """End every stream with OK; returns when each has said so to its peer's socket."""
@@ -100,6 +109,18 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
         self._pushes.end()
         if self._streams:
             await self._ended.wait()
+
+    @contextmanager
+    def _counted(self, method: str) -> Iterator[None]:
+        code = Status.CANCELLED
+        try:
+            yield
+            code = Status.OK
+        except GRPCError as error:
+            code = error.status
+            raise
+        finally:
+            self._observer.called(method, code=code.name)
 
     @contextmanager
     def _streaming(self) -> Iterator[None]:

@@ -17,7 +17,7 @@ from h2.settings import SettingCodes
 
 from hearth.demand import DemandTable
 from hearth.keda.gate import Gate
-from hearth.keda.push import Pushes, PushObserver, Sleep
+from hearth.keda.push import Pushes, ScalerObserver, Sleep, Unobserved
 from hearth.keda.scaler import Scaler
 from hearth.routes import RouteTable
 
@@ -28,6 +28,8 @@ MAX_STREAMS = 20_000
 beyond h2's default of 100 its next call would block for ever."""
 MAX_REQUEST_BYTES = 64 * 1024
 """A reference with its metadata is a few hundred bytes."""
+BACKLOG = 100
+"""Connections the kernel may hold for us; KEDA opens a handful."""
 DEAD_PEER_S = 60
 """A peer whose host is gone is given up after this time: a stream that has nothing to send would
 not notice it otherwise."""
@@ -57,14 +59,15 @@ class ScalerServer:
         demand: DemandTable,
         routes: RouteTable,
         *,
-        observer: PushObserver | None = None,
+        observer: ScalerObserver | None = None,
         stop_grace_s: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = anyio.sleep,
     ) -> None:
+        observer = observer or Unobserved()
         self.gate = Gate()
         self.pushes = Pushes(demand, routes, self.gate, observer=observer, clock=clock, sleep=sleep)
-        self._scaler = Scaler(demand, routes, gate=self.gate, pushes=self.pushes)
+        self._scaler = Scaler(demand, routes, gate=self.gate, pushes=self.pushes, observer=observer)
         self._stop_grace_s = stop_grace_s
         self._server: _Server | None = None
 
@@ -73,7 +76,7 @@ class ScalerServer:
         server = _Server([self._scaler])
         try:
             listener = await _bind(host, port)
-            await server.start(sock=listener)
+            await server.start(sock=listener, backlog=BACKLOG)
         except (OSError, UnicodeError) as error:
             raise CannotListen(_advice(host, port, error)) from error
         self._server = server
@@ -164,6 +167,7 @@ async def _bind(host: str, port: int) -> socket.socket:
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(address)
+        listener.listen(BACKLOG)
     except OSError:
         listener.close()
         raise

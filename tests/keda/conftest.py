@@ -25,6 +25,7 @@ class Count:
 
     open: int = 0
     pushes: int = 0
+    calls: list[tuple[str, str]] = field(default_factory=list)
     changed: anyio.Event = field(default_factory=anyio.Event)
 
     def stream_opened(self, key: ServiceKey) -> None:
@@ -35,6 +36,10 @@ class Count:
 
     def pushed(self, key: ServiceKey) -> None:
         self._add(pushes=1)
+
+    def called(self, method: str, *, code: str) -> None:
+        self.calls.append((method, code))
+        self._add()
 
     async def until(self, reached: Callable[[], bool]) -> None:
         with anyio.fail_after(10):

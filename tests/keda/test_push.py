@@ -184,7 +184,7 @@ async def test_repr_shows_the_streams(world):
 
 
 async def test_unobserved_pushes_work(world):
-    pushes = push.Pushes(world.demand, world.routes, Gate(), clock=world.time.clock)
+    pushes = push.Pushes(world.demand, world.routes, Gate(), observer=push.Unobserved())
     pushes.end()
     await pushes.stream(KEY, uid="", send=anyio.sleep_forever)
     assert pushes.streams(KEY) == 0

@@ -211,3 +211,17 @@ async def test_a_spec_stream_says_it_once_and_stays(world):
         assert heard == [1]
         await world.server.stop()
     assert heard == [1, "end"]
+
+
+async def test_each_call_is_counted_with_its_end(world):
+    world.serve()
+    stub = world.stub()
+    await ask(stub, "IsActive")
+    await ask(stub, "StreamMetricSpec")
+    await refused(stub, "GetMetrics", metric="queue")
+    ends = [
+        ("IsActive", "OK"),
+        ("StreamMetricSpec", "CANCELLED"),
+        ("GetMetrics", "INVALID_ARGUMENT"),
+    ]
+    await world.count.until(lambda: sorted(world.count.calls) == sorted(ends))
