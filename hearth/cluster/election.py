@@ -1,0 +1,102 @@
+"""Read and write the Lease that names the leader; pure."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from hearth.api.meta import Manifest, ServiceKey
+from hearth.cluster import kinds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timing:
+    """Kubernetes' usual numbers, in seconds."""
+
+    duration_s: int = 15
+    """How long others leave the Lease to a holder that is silent."""
+    renew_s: float = 10.0
+    """A holder that has not renewed for so long begins no write."""
+    retry_s: float = 2.0
+    """Between two tries, +-20 %."""
+    try_s: float = 3.0
+    """One try; two fit between a renewal and the deadline."""
+    release_s: float = 2.0
+    """Giving it back, on the way out."""
+
+    @property
+    def cut_s(self) -> float:
+        """A write that is still under way so long after the last renewal is cut."""
+        return (self.renew_s + self.duration_s) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """Another's hold on the Lease, dated by our clock: clocks of two machines never agree."""
+
+    holder: str
+    mark: tuple[str, str]
+    until: float
+
+
+def micro_time(wall_s: float) -> str:
+    """Kubernetes' MicroTime of a Unix time: six digits and Z."""
+    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def holder(lease: Manifest) -> str:
+    """Who holds it; empty when it was given back."""
+    return str((lease.get("spec") or {}).get("holderIdentity") or "")
+
+
+def sight(lease: Manifest, before: Sighting | None, *, now: float, default_s: int) -> Sighting:
+    """`before`, unless its holder has renewed since: then its time begins anew, now."""
+    spec = lease.get("spec") or {}
+    version = lease["metadata"].get("resourceVersion", "")
+    mark = (str(spec.get("renewTime")), str(version))
+    if before is not None and before.mark == mark:
+        return before
+    duration_s = spec.get("leaseDurationSeconds") or default_s
+    return Sighting(holder(lease), mark, now + duration_s)
+
+
+def first(key: ServiceKey, identity: str, *, wall_s: float, duration_s: int) -> Manifest:
+    """The Lease where there is none."""
+    now = micro_time(wall_s)
+    return {
+        "apiVersion": kinds.LEASE.api_version,
+        "kind": kinds.LEASE.kind,
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "spec": {
+            "holderIdentity": identity,
+            "leaseDurationSeconds": duration_s,
+            "acquireTime": now,
+            "renewTime": now,
+            "leaseTransitions": 0,
+        },
+    }
+
+
+def claimed(lease: Manifest, identity: str, *, wall_s: float, duration_s: int) -> Manifest:
+    """`lease` taken over by `identity`, or renewed where it is the holder already."""
+    now = micro_time(wall_s)
+    before = lease.get("spec") or {}
+    spec = {
+        **before,
+        "holderIdentity": identity,
+        "leaseDurationSeconds": duration_s,
+        "renewTime": now,
+    }
+    if holder(lease) != identity:
+        spec["acquireTime"] = now
+        spec["leaseTransitions"] = (before.get("leaseTransitions") or 0) + 1
+    return {**lease, "spec": spec}
+
+
+def given_back(lease: Manifest, *, wall_s: float) -> Manifest:
+    """`lease` free for the next one at once."""
+    spec = {
+        **lease["spec"],
+        "holderIdentity": "",
+        "leaseDurationSeconds": 1,
+        "renewTime": micro_time(wall_s),
+    }
+    return {**lease, "spec": spec}

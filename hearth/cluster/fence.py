@@ -1,0 +1,61 @@
+"""A cluster that is written to only while this process leads."""
+
+from collections.abc import AsyncIterator, Mapping
+
+from hearth.api.meta import Manifest, ServiceKey
+from hearth.cluster.interface import Change, Cluster, Kind, Listing
+from hearth.cluster.leader import Leader
+
+
+class Fenced:
+    """`Cluster` whose writes raise NotLeading unless `leader` holds the Lease.
+
+    A write that begins in time and takes too long is cut before another could lead.  Reads pass:
+    a standby keeps its informers warm.
+    """
+
+    def __init__(self, cluster: Cluster, leader: Leader) -> None:
+        self._cluster = cluster
+        self._leader = leader
+
+    async def list(
+        self, kind: Kind, *, namespace: str = "", labels: Mapping[str, str] | None = None
+    ) -> Listing:
+        return await self._cluster.list(kind, namespace=namespace, labels=labels)
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[Change]:
+        return self._cluster.watch(kind, since=since, namespace=namespace, labels=labels)
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest:
+        return await self._cluster.get(kind, namespace, name)
+
+    async def apply(self, manifest: Manifest, *, manager: str, force: bool = True) -> Manifest:
+        with self._leader.writing():
+            return await self._cluster.apply(manifest, manager=manager, force=force)
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        with self._leader.writing():
+            return await self._cluster.create(manifest)
+
+    async def update(self, manifest: Manifest) -> Manifest:
+        with self._leader.writing():
+            return await self._cluster.update(manifest)
+
+    async def delete(self, manifest: Manifest) -> None:
+        with self._leader.writing():
+            await self._cluster.delete(manifest)
+
+    async def patch_status(self, manifest: Manifest, *, manager: str) -> Manifest:
+        with self._leader.writing():
+            return await self._cluster.patch_status(manifest, manager=manager)
+
+    async def scale(self, key: ServiceKey, *, replicas: int) -> None:
+        with self._leader.writing():
+            await self._cluster.scale(key, replicas=replicas)
