@@ -1,0 +1,132 @@
+"""A cache strategy as volumes, mounts, environment and claim of the serving pod."""
+
+from dataclasses import dataclass
+from typing import assert_never
+
+from hearth import names
+from hearth.api import groups, llmservice
+from hearth.api.meta import Manifest, ServiceKey
+from hearth.cache import source
+from hearth.cache.source import Hub, Source
+
+CACHE = "/cache"
+SCRATCH = "/scratch"
+_STAGED_VOLUME = "model"
+_SCRATCH_VOLUME = "scratch"
+
+
+class BadCache(ValueError):
+    """This cache cannot be had; the message begins with the field and says what to use.
+
+    `reason` is the condition's.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Storage:
+    """What the serving pod mounts, and knows by its environment."""
+
+    volumes: tuple[Manifest, ...]
+    mounts: tuple[Manifest, ...]
+    env: dict[str, str]
+    """Defaults: what the runtime sets itself wins."""
+    claim: Manifest | None = None
+    """Spec of the claim that Hearth creates, once."""
+
+
+def render(cache: llmservice.Cache, model: Source, *, key: ServiceKey, group: str) -> Storage:
+    """Weights, where they come from a claim or are kept in a cache, and a place to write.
+
+    An image need not run as root, nor have a home: what engines and their libraries write goes to
+    the cache where there is one, so that compiled kernels outlive the pod, else to a scratch
+    volume.  Raises BadCache.
+    """
+    _check(cache, model)
+    hub = {"VLLM_USE_MODELSCOPE": "true"} if model.hub is Hub.MODELSCOPE else {}
+    if model.claim is not None:
+        staged = {"claimName": model.claim, "readOnly": True}
+        volume = {"name": _STAGED_VOLUME, "persistentVolumeClaim": staged}
+        mount = {"name": _STAGED_VOLUME, "mountPath": source.STAGED, "readOnly": True}
+        return _storage((volume,), (mount,), kept=SCRATCH, env=hub)
+    mount = {"name": names.CACHE_VOLUME, "mountPath": CACHE}
+    # As the second group's own controller sets them, so that a filled cache is found again; without
+    # a cache it sets none of these, and an image may bring weights where the hub looks by itself.
+    env = {"HF_HOME": f"{CACHE}/hf", "MODELSCOPE_CACHE": f"{CACHE}/modelscope", **hub}
+    match cache.strategy:
+        case "NodeLocalPVC":
+            claimed = {"claimName": names.claim(key)}
+            volume = {"name": names.CACHE_VOLUME, "persistentVolumeClaim": claimed}
+            return _storage((volume,), (mount,), kept=CACHE, env=env, claim=_claim(cache))
+        case "HostPath":
+            folder = {"path": host_folder(key, group), "type": "DirectoryOrCreate"}
+            volume = {"name": names.CACHE_VOLUME, "hostPath": folder}
+            return _storage((volume,), (mount,), kept=CACHE, env=env)
+        case "None":
+            return _storage((), (), kept=SCRATCH, env=hub)
+        case "SharedPVC" | "BakedImage":
+            raise AssertionError(cache.strategy)  # refused by _check
+        case other:
+            assert_never(other)
+
+
+def host_folder(key: ServiceKey, group: str) -> str:
+    """The node's folder of a HostPath cache; for the second group the one it always had."""
+    if group == groups.NOCTAYA:
+        return f"/var/lib/noctaya/cache/{key.namespace}-{key.name}"
+    return f"/var/lib/hearth/cache/{key.namespace}/{key.name}"
+
+
+def _check(cache: llmservice.Cache, model: Source) -> None:
+    if cache.strategy == "BakedImage":
+        raise BadCache(
+            "Render",
+            "spec.cache.strategy: BakedImage is not supported; put the weights on a claim and use"
+            " pvc://, or use NodeLocalPVC, HostPath or None",
+        )
+    if cache.strategy == "SharedPVC":
+        raise BadCache(
+            "Render",
+            "spec.cache.strategy: SharedPVC is not built yet; use NodeLocalPVC, HostPath or None",
+        )
+    # Weights on a claim need no download: there the field has no meaning, as documented.
+    if cache.prewarm and model.claim is None:
+        raise BadCache(
+            "Prewarm",
+            "spec.cache.prewarm is not built yet; set it to false: the first start downloads the"
+            " weights into the cache",
+        )
+
+
+def _claim(cache: llmservice.Cache) -> Manifest:
+    storage_class = cache.storage_class_name
+    return {
+        "accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": str(cache.size)}},
+        **({"storageClassName": storage_class} if storage_class else {}),
+    }
+
+
+def _storage(
+    volumes: tuple[Manifest, ...],
+    mounts: tuple[Manifest, ...],
+    *,
+    kept: str,
+    env: dict[str, str],
+    claim: Manifest | None = None,
+) -> Storage:
+    return Storage(
+        volumes=(*volumes, {"name": _SCRATCH_VOLUME, "emptyDir": {}}),
+        mounts=(*mounts, {"name": _SCRATCH_VOLUME, "mountPath": SCRATCH}),
+        env={
+            "HOME": SCRATCH,
+            "XDG_CACHE_HOME": f"{kept}/xdg",
+            "VLLM_CACHE_ROOT": f"{kept}/vllm",
+            "TRITON_CACHE_DIR": f"{kept}/triton",
+            **env,
+        },
+        claim=claim,
+    )

@@ -1,0 +1,198 @@
+"""Render the model server's Deployment and Service."""
+
+from dataclasses import dataclass
+
+from hearth import names
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest
+from hearth.api.runtime import InferenceRuntime
+from hearth.cache.source import Source
+from hearth.cache.volume import Storage
+from hearth.cluster import kinds
+from hearth.reconcile import environment, health, refusal, vendors
+from hearth.reconcile.refusal import Refused
+from hearth.reconcile.site import Site
+
+PORT = 80
+_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+_SHARED_MEMORY = "dshm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the two objects are made of, beside the site."""
+
+    service: LLMService
+    runtime: InferenceRuntime
+    model: Source
+    storage: Storage
+
+
+def render(parts: Parts, *, site: Site) -> Manifest:
+    """The Deployment without replicas, owner and hash.  Raises Refused."""
+    service, runtime = parts.service, parts.runtime
+    key = service.key
+    _check(service, runtime)
+    devices = vendors.render(runtime, accelerators=service.spec.resources.accelerators)
+    times = health.render(service, runtime)
+    labels = names.labels(key, runtime=runtime.name)
+    annotations = _annotations(runtime)
+    # One accelerator cannot hold two pods: a surge would wait for a device that never comes free.
+    strategy = {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+    }
+    return {
+        "apiVersion": kinds.DEPLOYMENT.api_version,
+        "kind": kinds.DEPLOYMENT.kind,
+        "metadata": {
+            "name": names.deployment(key),
+            "namespace": key.namespace,
+            "labels": labels,
+        },
+        "spec": {
+            "selector": {"matchLabels": names.selector(key)},
+            **({"strategy": strategy} if devices.limits else {}),
+            "progressDeadlineSeconds": times.progress_deadline_s,
+            "template": {
+                "metadata": {
+                    "labels": labels,
+                    **({"annotations": annotations} if annotations else {}),
+                },
+                "spec": {
+                    **_placement(service, runtime),
+                    **_security(parts.storage, site),
+                    "automountServiceAccountToken": False,
+                    # A service called `vllm` would hand the engine a VLLM_PORT it cannot read.
+                    "enableServiceLinks": False,
+                    **(
+                        {"terminationGracePeriodSeconds": times.grace_s}
+                        if times.grace_s is not None
+                        else {}
+                    ),
+                    "containers": [_container(parts, devices, times)],
+                    "volumes": [
+                        {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}},
+                        *parts.storage.volumes,
+                        *devices.volumes,
+                    ],
+                },
+            },
+        },
+    }
+
+
+def render_service(parts: Parts) -> Manifest:
+    """The Service that leads to the pods; its labels and annotations say where metrics are."""
+    key, spec = parts.service.key, parts.runtime.spec
+    port = spec.container.port
+    metrics = spec.metrics
+    scraped = metrics is not None and metrics.port == port.name
+    annotations = {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/path": metrics.path if metrics else "",
+        "prometheus.io/port": str(port.container_port),
+    }
+    return {
+        "apiVersion": kinds.SERVICE.api_version,
+        "kind": kinds.SERVICE.kind,
+        "metadata": {
+            "name": names.backend_service(key),
+            "namespace": key.namespace,
+            "labels": {
+                **names.labels(key, runtime=parts.runtime.name),
+                **({names.METRICS_LABEL: "true"} if scraped else {}),
+            },
+            **({"annotations": annotations} if scraped else {}),
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "selector": names.selector(key),
+            "ports": [
+                {"name": port.name, "port": PORT, "targetPort": port.name, "protocol": "TCP"}
+            ],
+        },
+    }
+
+
+def _container(parts: Parts, devices: vendors.Devices, times: health.Health) -> Manifest:
+    service, runtime, path = parts.service, parts.runtime, parts.model.path
+    wanted = runtime.spec.container
+    args = environment.args(service, runtime, model_path=path)
+    return {
+        "name": names.CONTAINER,
+        "image": wanted.image,
+        **({"args": args} if args else {}),
+        "env": environment.env(service, runtime, model_path=path, defaults=parts.storage.env),
+        "ports": [
+            {
+                "name": wanted.port.name,
+                "containerPort": wanted.port.container_port,
+                "protocol": "TCP",
+            }
+        ],
+        **_resources(service, devices),
+        "volumeMounts": [
+            {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"},
+            *parts.storage.mounts,
+            *devices.mounts,
+        ],
+        **times.probes,
+        **({"lifecycle": times.lifecycle} if times.lifecycle else {}),
+    }
+
+
+def _resources(service: LLMService, devices: vendors.Devices) -> Manifest:
+    wanted = service.spec.resources
+    memory = {"memory": str(wanted.memory)} if wanted.memory else {}
+    requests = {**({"cpu": str(wanted.cpu)} if wanted.cpu else {}), **memory}
+    limits = {**devices.limits, **memory}
+    resources = {
+        **({"limits": limits} if limits else {}),
+        **({"requests": requests} if requests else {}),
+    }
+    return {"resources": resources} if resources else {}
+
+
+def _placement(service: LLMService, runtime: InferenceRuntime) -> Manifest:
+    accelerator = runtime.spec.accelerator
+    # By name, once each: the API server merges this list by it.
+    names_of = dict.fromkeys(secret.name for secret in service.spec.image_pull_secrets)
+    secrets = [{"name": name} for name in names_of if name]
+    tolerations = [toleration.manifest() for toleration in accelerator.tolerations]
+    scheduler = accelerator.scheduler.name if accelerator.scheduler else ""
+    return {
+        **({"imagePullSecrets": secrets} if secrets else {}),
+        **({"nodeSelector": accelerator.node_selector} if accelerator.node_selector else {}),
+        **({"tolerations": tolerations} if tolerations else {}),
+        **({"schedulerName": scheduler} if scheduler else {}),
+    }
+
+
+def _security(storage: Storage, site: Site) -> Manifest:
+    if storage.claim is None or site.file_system_group is None:
+        return {}
+    # A fresh volume belongs to root.
+    group = {"fsGroup": site.file_system_group, "fsGroupChangePolicy": "OnRootMismatch"}
+    return {"securityContext": group}
+
+
+def _annotations(runtime: InferenceRuntime) -> dict[str, str]:
+    scheduler = runtime.spec.accelerator.scheduler
+    return {_QUEUE_ANNOTATION: scheduler.queue} if scheduler and scheduler.queue else {}
+
+
+def _check(service: LLMService, runtime: InferenceRuntime) -> None:
+    if service.spec.resources.fraction is not None:
+        raise Refused(
+            refusal.RENDER,
+            "spec.resources.fraction is not supported; ask for whole devices with"
+            " spec.resources.accelerators",
+        )
+    scheduler = runtime.spec.accelerator.scheduler
+    if scheduler and scheduler.queue and scheduler.name != "volcano":
+        raise Refused(
+            refusal.RENDER,
+            f"InferenceRuntime {runtime.name}: spec.accelerator.scheduler.queue is for the"
+            " scheduler volcano; set scheduler.name to volcano, or remove queue",
+        )

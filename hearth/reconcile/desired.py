@@ -1,0 +1,148 @@
+"""Render every object of one service, in the order in which they are written."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hearth import names
+from hearth.api import options
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest
+from hearth.api.options import Options
+from hearth.api.runtime import InferenceRuntime
+from hearth.cache import source, volume
+from hearth.cluster import kinds
+from hearth.reconcile import advice, backend, gateway, refusal, scaling
+from hearth.reconcile.refusal import Refused
+from hearth.reconcile.site import Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """What should exist for one service."""
+
+    manifests: tuple[Manifest, ...]
+    """In write order; each with its hash, and its owner where the service has a uid."""
+    initial_replicas: int
+    """Replicas of the Deployment when it is created; the manifest itself never says any."""
+    options: Options
+    advice: tuple[str, ...]
+    """What works, but maybe not as meant."""
+
+
+def render(service: LLMService, runtime: InferenceRuntime, *, site: Site) -> Desired:
+    """All or nothing.  Raises Refused, naming the field, for a spec that cannot be served."""
+    _check(service, site)
+    model = _model(service)
+    try:
+        chosen = options.parse(service.metadata.annotations)
+        storage = volume.render(service.spec.cache, model, key=service.key, group=service.group)
+    except options.BadOption as error:
+        raise Refused(refusal.RENDER, str(error)) from error
+    except volume.BadCache as error:
+        raise Refused(error.reason, str(error)) from error
+    parts = backend.Parts(service=service, runtime=runtime, model=model, storage=storage)
+    scaled_object = scaling.render(service, site=site)
+    rendered = (
+        *([_claim(service, storage.claim)] if storage.claim is not None else []),
+        # KEDA looks for its target once, then ever more seldom: the Deployment comes first.
+        backend.render(parts, site=site),
+        backend.render_service(parts),
+        gateway.render(service, site=site),
+        *([scaled_object] if site.keda else []),
+    )
+    return Desired(
+        manifests=tuple(_hashed(_owned(manifest, service)) for manifest in rendered),
+        initial_replicas=service.spec.scaling.min,
+        options=chosen,
+        advice=advice.of(service, runtime, model),
+    )
+
+
+def render_shared(namespace: str, services: Iterable[LLMService], *, site: Site) -> Manifest:
+    """The namespace's shared Service, owned by all services of both groups that are there."""
+    return _hashed(gateway.render_shared(namespace, services, site=site))
+
+
+def first_of(a: LLMService, b: LLMService) -> LLMService:
+    """Of two services with one key, one in each group: the one that has the name.
+
+    The older one; of the same second, Hearth's own group.  The other is refused with NAME_TAKEN.
+    """
+    return min(a, b, key=lambda s: (s.metadata.creation_timestamp, s.group))
+
+
+def name_taken(service: LLMService, by: LLMService) -> Refused:
+    """What the later of two services is told."""
+    return Refused(
+        refusal.NAME_TAKEN,
+        f"metadata.name: an LLMService {service.key} of {by.group} was there before; delete one of"
+        " them, or choose another name",
+    )
+
+
+def _check(service: LLMService, site: Site) -> None:
+    if service.metadata.name == site.shared_service:
+        raise Refused(
+            refusal.RENDER,
+            f"metadata.name: {site.shared_service} is reserved for the shared endpoint of the"
+            " namespace; choose another",
+        )
+
+
+def _model(service: LLMService) -> source.Source:
+    model = service.spec.model
+    if model.source is None:
+        problem = "catalogRef is not supported; set" if model.catalog_ref else "set"
+        raise Refused(refusal.MODEL, f"spec.model: {problem} source.uri to {source.SUPPORTED}")
+    if model.source.secret_ref is not None and not model.source.uri.startswith("oci://"):
+        raise Refused(
+            refusal.MODEL,
+            "spec.model.source.secretRef is not supported; give the runtime a variable such as"
+            " HF_TOKEN with valueFrom.secretKeyRef",
+        )
+    try:
+        return source.parse(model.source.uri)
+    except source.BadSource as error:
+        raise Refused(refusal.MODEL, f"spec.model.source.uri: {error}") from error
+
+
+def _claim(service: LLMService, spec: Manifest) -> Manifest:
+    return {
+        "apiVersion": kinds.CLAIM.api_version,
+        "kind": kinds.CLAIM.kind,
+        "metadata": {
+            "name": names.claim(service.key),
+            "namespace": service.key.namespace,
+            "labels": names.labels(service.key),
+        },
+        "spec": spec,
+    }
+
+
+def _owned(manifest: Manifest, service: LLMService) -> Manifest:
+    if not service.metadata.uid:  # only rendered, never stored
+        return manifest
+    owner = {
+        "apiVersion": service.api_version,
+        "kind": service.kind,
+        "name": service.metadata.name,
+        "uid": service.metadata.uid,
+        "controller": True,
+        # True would let a ScaledObject that waits for KEDA hold up the service's own deletion.
+        "blockOwnerDeletion": False,
+    }
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}}
+
+
+def _hashed(manifest: Manifest) -> Manifest:
+    """With an annotation that says what was wanted; of a claim, only what is written once."""
+    once = manifest["kind"] == kinds.CLAIM.kind
+    text = json.dumps(manifest["spec"] if once else manifest, sort_keys=True)
+    metadata = manifest["metadata"]
+    annotations = {
+        **metadata.get("annotations", {}),
+        names.HASH_ANNOTATION: hashlib.sha256(text.encode()).hexdigest()[:16],
+    }
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}

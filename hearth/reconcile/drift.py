@@ -1,0 +1,63 @@
+"""Tell whether the fields that Hearth set still stand in an observed object as it set them."""
+
+from typing import Any
+
+from hearth.api.meta import Quantity
+
+_AMOUNTS = ("limits", "requests", "sizeLimit", "divisor", "storage")
+"""Below these, values are quantities: `1024Mi` comes back as `1Gi`."""
+_KEPT = (
+    "automountServiceAccountToken", "enableServiceLinks", "controller", "blockOwnerDeletion",
+    "maxSurge", "minReplicaCount", "cooldownPeriod", "stabilizationWindowSeconds",
+)  # fmt: skip
+"""Fields whose zero is a value; the API server leaves out any other field that is empty."""
+_KEYS = {
+    "ownerReferences": "uid",
+    "containers": "name",
+    "initContainers": "name",
+    "env": "name",
+    "volumes": "name",
+    "imagePullSecrets": "name",
+    "volumeMounts": "mountPath",
+}
+"""Lists to which others may add an item, and what tells their items apart."""
+
+
+def stands(wanted: Any, observed: Any, *, field: str = "", amount: bool = False) -> bool:
+    """Whether `observed` says all that `wanted` says.
+
+    What it says beyond (defaults of the server, others' fields) does not count.
+    """
+    if observed is None:
+        return field not in _KEPT and _empty(wanted)
+    if isinstance(wanted, dict):
+        return isinstance(observed, dict) and all(
+            stands(value, observed.get(name), field=name, amount=amount or name in _AMOUNTS)
+            for name, value in wanted.items()
+        )
+    if isinstance(wanted, list):
+        return isinstance(observed, list) and _list_stands(wanted, observed, field)
+    if amount:
+        return _amount(wanted) == _amount(observed)
+    return bool(wanted == observed)
+
+
+def _list_stands(wanted: list[Any], observed: list[Any], field: str) -> bool:
+    key = _KEYS.get(field)
+    if key is None:
+        return len(wanted) == len(observed) and all(map(stands, wanted, observed))
+    there = {item.get(key): item for item in observed if isinstance(item, dict)}
+    return all(stands(item, there.get(item[key])) for item in wanted)
+
+
+def _empty(wanted: Any) -> bool:
+    if isinstance(wanted, dict):
+        return all(name not in _KEPT and _empty(value) for name, value in wanted.items())
+    return not wanted
+
+
+def _amount(value: Any) -> Any:
+    try:
+        return Quantity(str(value)).amount
+    except ValueError:
+        return value

@@ -1,0 +1,22 @@
+"""A spec that cannot be served, as an exception on its way to the condition that reports it."""
+
+from hearth import routes
+
+MODEL = "ModelResolution"
+RUNTIME = "RuntimeResolution"
+RENDER = "Render"
+SCALED_OBJECT = "ScaledObject"
+PREWARM = "Prewarm"
+NAME_TAKEN = "NameTaken"
+NOT_OWNED = "NotOwned"
+"""An object of the name that Hearth would write is there, and is not this service's."""
+CLAIM_CHANGED = "ClaimChanged"
+"""What the spec wants of a claim that is written once is not what was written."""
+
+
+class Refused(Exception):
+    """What runs goes on running; status says why, and nothing is tried again until a change."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.refusal = routes.Refusal(reason=reason, message=message)

@@ -1,0 +1,89 @@
+"""Render the KEDA ScaledObject of one service, and read back what KEDA says of it."""
+
+from hearth import names, trigger
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest
+from hearth.cluster import kinds
+from hearth.reconcile import refusal
+from hearth.reconcile.refusal import Refused
+from hearth.reconcile.site import Site
+
+PAUSED_ANNOTATIONS = ("autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas")
+_LONGEST_WINDOW_S = 3600
+
+
+def render(service: LLMService, *, site: Site) -> Manifest:
+    """The ScaledObject without owner and hash.
+
+    KEDA copies its labels and annotations to the HPA: nothing here changes but with the spec.
+    Raises Refused for a metric or connection that is not built.
+    """
+    _check(service)
+    key, wanted = service.key, service.spec.scaling
+    window_s = int(wanted.scale_down_stabilization)
+    # Above zero KEDA only lifts to the minimum, and warns of settings that then have no meaning.
+    to_zero = {"pollingInterval": round(site.polling_interval_s), "cooldownPeriod": window_s}
+    metadata = trigger.render(
+        trigger.Trigger(target=wanted.target, uid=service.metadata.uid),
+        scaler_address=site.scaler_address,
+    )
+    return {
+        "apiVersion": kinds.SCALED_OBJECT.api_version,
+        "kind": kinds.SCALED_OBJECT.kind,
+        "metadata": {
+            "name": names.scaled_object(key),
+            "namespace": key.namespace,
+            "labels": {
+                **names.labels(key),
+                "scaledobject.keda.sh/name": names.scaled_object(key),
+            },
+        },
+        "spec": {
+            "scaleTargetRef": {
+                "apiVersion": kinds.DEPLOYMENT.api_version,
+                "kind": kinds.DEPLOYMENT.kind,
+                "name": names.deployment(key),
+            },
+            "minReplicaCount": wanted.min,
+            "maxReplicaCount": wanted.max,
+            **(to_zero if wanted.min == 0 else {}),
+            "advanced": {
+                "horizontalPodAutoscalerConfig": {
+                    "behavior": {"scaleDown": {"stabilizationWindowSeconds": window_s}}
+                }
+            },
+            "triggers": [{"type": "external-push", "metadata": metadata}],
+        },
+    }
+
+
+def paused(scaled_object: Manifest | None) -> bool:
+    """Whether someone paused KEDA for this service: then nobody may scale it in KEDA's place."""
+    if scaled_object is None:
+        return False
+    annotations = scaled_object["metadata"].get("annotations") or {}
+    # KEDA takes any value but a false one for yes.
+    return any(
+        name in annotations and annotations[name].lower() not in ("false", "f")
+        for name in PAUSED_ANNOTATIONS
+    )
+
+
+def _check(service: LLMService) -> None:
+    wanted = service.spec.scaling
+    if wanted.metric != "queueDepth":
+        raise _refused("metric", f"{wanted.metric} is not supported; use queueDepth")
+    if wanted.external_scaler is not None and wanted.external_scaler.tls is not None:
+        raise _refused("externalScaler.tls", "is not built yet; remove it")
+    if wanted.min > wanted.max:
+        raise _refused("min", f"{wanted.min} is more than max, {wanted.max}")
+    window_s = float(wanted.scale_down_stabilization)
+    if not 0 <= window_s <= _LONGEST_WINDOW_S or not window_s.is_integer():
+        raise _refused(
+            "scaleDownStabilization",
+            f"{wanted.scale_down_stabilization} is not a whole number of seconds from 0s to 1h",
+        )
+
+
+def _refused(field: str, problem: str) -> Refused:
+    return Refused(refusal.SCALED_OBJECT, f"spec.scaling.{field}: {problem}")

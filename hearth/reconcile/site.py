@@ -1,0 +1,35 @@
+"""What the installation decides about every rendered object."""
+
+from dataclasses import dataclass
+
+from hearth import names
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Site:
+    """The release, as far as the objects of a service refer to it."""
+
+    release: str = "hearth"
+    namespace: str = "hearth-system"
+    cluster_domain: str = "cluster.local"
+    scaler_port: int = 9090
+    scaler: str = ""
+    """`host:port` that KEDA dials; by default that of the release's Service."""
+    polling_interval_s: float = 15.0
+    shared_service: str = names.SHARED_SERVICE
+    keda: bool = True
+    """Whether the cluster has KEDA: without, there is no ScaledObject to write."""
+    file_system_group: int | None = 1000
+    """Group that owns a cache claim, so that images without root can write to it.  None where the
+    platform assigns one itself and refuses any other (OpenShift)."""
+
+    @property
+    def gateway_host(self) -> str:
+        """Full DNS name of the release's gateway Service."""
+        return f"{names.release_gateway(self.release)}.{self.namespace}.svc.{self.cluster_domain}"
+
+    @property
+    def scaler_address(self) -> str:
+        """What KEDA dials."""
+        host = f"{names.release_scaler(self.release)}.{self.namespace}.svc"
+        return self.scaler or f"{host}:{self.scaler_port}"
