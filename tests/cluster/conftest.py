@@ -1,12 +1,16 @@
 """Every adapter of `interface.Cluster`, as the contract suite wants to see it."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
 
+from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster
+from hearth.cluster.kube import cluster as kube
 from hearth.cluster.local.cluster import LocalCluster
+from tests.cluster import envtest
 
 
 @dataclass(frozen=True)
@@ -23,6 +27,7 @@ class World:
 
 
 HISTORY = 32
+_NUMBERS = itertools.count()
 
 
 async def _local() -> AsyncIterator[World]:
@@ -36,13 +41,26 @@ async def _local() -> AsyncIterator[World]:
     yield World(cluster, "contract", expire, collects_garbage=True)
 
 
-ADAPTERS = {"local": _local}
+async def _kube(server: envtest.ApiServer) -> AsyncIterator[World]:
+    namespace = f"contract-{next(_NUMBERS)}"
+    await server.create_namespace(namespace)
+    connected = kube.connect(kubeconfig=server.kubeconfig(), managed_fields=kinds.ALL)
+    async with await connected as cluster:
+        yield World(cluster, namespace, server.compact, collects_garbage=False)
 
 
-@pytest.fixture(params=ADAPTERS)
+@pytest.fixture(scope="session")
+def apiserver(tmp_path_factory) -> Iterator[envtest.ApiServer]:
+    """A real one, where it is installed; its objects outlive a test, so use a namespace."""
+    with envtest.serve(tmp_path_factory.mktemp("envtest")) as server:
+        yield server
+
+
+@pytest.fixture(params=["local", "kube"])
 async def world(request) -> AsyncIterator[World]:
-    async for made in ADAPTERS[request.param]():
-        yield made
+    made = _local() if request.param == "local" else _kube(request.getfixturevalue("apiserver"))
+    async for one in made:
+        yield one
 
 
 @pytest.fixture

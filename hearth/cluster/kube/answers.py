@@ -11,6 +11,9 @@ from hearth.cluster.interface import ClusterError, Kind
 # Server-side apply reports a wrong object as an internal error without a reason.  Taken for a
 # failure of the server, such an object would be sent again for ever.
 _REFUSED_APPLY = re.compile(r"failed to create typed patch object|field not declared in schema")
+# Also how etcd's compaction looks when it meets the very change that a watch would begin with: an
+# internal error, and the same again from the same version.
+_COMPACTED = re.compile(r"PrevKv=nil|revision has been compacted|too old resource version")
 _PASSING = re.compile(
     r"etcd|time[d]?\s?out|leader changed|connection (refused|reset)|EOF|failed calling webhook",
     re.I,
@@ -43,14 +46,16 @@ def of_status(
     | 401, 405, 429, 5xx, anything else | Unavailable |
     | 404 without a name in its details | KindMissing: the path itself is not served |
     | 409 / with reason AlreadyExists | Conflict / AlreadyExists |
-    | 410, or reasons Expired and Gone, or a version from the future | Expired |
+    | 410, reasons Expired and Gone, or a compacted version, or one from the future | Expired |
     | 400, 406, 413, 415, 422 | Invalid; Conflict where only `metadata.uid` is wrong |
     | 500 that says that the applied object is wrong | Invalid |
     """
     message = str(status.get("message") or text or f"the server answered {code}")
     reason = status.get("reason")
     details = status.get("details") or {}
-    if code == 410 or reason in ("Expired", "Gone") or _from_the_future(details):
+    if code == 410 or reason in ("Expired", "Gone") or _COMPACTED.search(message):
+        return interface.Expired(message)
+    if _from_the_future(details):
         return interface.Expired(message)
     match code:
         case 403:
