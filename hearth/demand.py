@@ -38,6 +38,8 @@ class Demand:
     active: bool
     lease_s: float
     """Seconds the activation lease (or the ready grace) still runs; 0 without one."""
+    linger_s: float = 0.0
+    """Seconds the service stays active if nobody wants it from now on."""
 
 
 class Claim:
@@ -149,6 +151,7 @@ class DemandTable:
                 demand=self._demand(row),
                 active=self._active(row),
                 lease_s=max(0.0, row.lease_until - now),
+                linger_s=max(0.0, max(row.last_wanted, row.lease_until) + self._linger_s - now),
             )
 
     def changed(self, key: ServiceKey) -> anyio.Event:

@@ -1,0 +1,166 @@
+"""The two tables as one document: what `/hearth/queue` and the status page show.
+
+The shape is public: fields are added, never renamed or taken away.
+"""
+
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+import hearth
+from hearth.api.meta import ServiceKey
+from hearth.demand import Demand, DemandTable
+from hearth.routes import Backend, Failure, Refusal, Route, RouteTable
+
+DELETED = "Deleted"
+"""Phase of a service that is gone, but for requests that have not ended yet."""
+
+State = Literal["ready", "answering", "not ready"]
+
+
+class Pod(msgspec.Struct, rename="camel", frozen=True):
+    """One backend.  `answering`: the gateway found it ready before the kubelet said so."""
+
+    pod: str
+    address: str
+    state: State
+    in_use: bool
+    """Whether it takes requests now."""
+
+
+class Reason(msgspec.Struct, rename="camel", frozen=True):
+    """Why a spec was refused, or a backend does not come up."""
+
+    reason: str
+    message: str
+    next_attempt_seconds: float | None = None
+    """Until the kubelet tries again, where known."""
+
+
+class Service(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
+    """One LLMService."""
+
+    namespace: str
+    name: str
+    phase: str
+    demand: int
+    """What KEDA scales on: pending, or 1 while a lease runs."""
+    pending: int
+    """Requests admitted and not finished."""
+    held: int = 0
+    """Of these: waiting for an endpoint."""
+    in_flight: int = 0
+    """Of these: forwarded."""
+    active: bool
+    lease_seconds: float
+    """How long the activation lease or the ready grace still runs; 0 without one."""
+    endpoints: list[str] = []
+    """Addresses that take requests now."""
+    backends: list[Pod] = []
+    cold_start: str | None = None
+    max_queue: int | None = None
+    max_in_flight: int | None = None
+    """Requests forwarded to one endpoint at a time; null: no bound."""
+    activation_timeout_seconds: float | None = None
+    failure: Reason | None = None
+    refusal: Reason | None = None
+    paused: bool = False
+
+
+class Queue(msgspec.Struct, rename="camel", frozen=True):
+    """Every service there is, by namespace and name."""
+
+    version: str
+    """Of Hearth."""
+    services: list[Service]
+
+
+def read(
+    demand: DemandTable, routes: RouteTable, *, in_flight: Callable[[ServiceKey], int]
+) -> Queue:
+    """The document as of now."""
+    rows = {row.key: row for row in demand.rows()}
+    services = [
+        _service(
+            route,
+            rows.pop(route.key, None),
+            endpoints=routes.endpoints(route.key),
+            in_flight=in_flight(route.key),
+        )
+        for route in routes.routes()
+    ]
+    services += [_deleted(row, in_flight(row.key)) for row in rows.values() if row.pending]
+    return Queue(hearth.__version__, sorted(services, key=lambda s: (s.namespace, s.name)))
+
+
+def lapse_s(demand: DemandTable) -> float | None:
+    """Seconds until the document changes with nobody writing to a table: a lease or an activity
+    runs out.  None: it does not."""
+    ends = (
+        end
+        for row in demand.rows()
+        if not row.pending
+        for end in (row.lease_s, row.linger_s)
+        if end > 0
+    )
+    return min(ends, default=None)
+
+
+def _service(
+    route: Route, row: Demand | None, *, endpoints: tuple[Backend, ...], in_flight: int
+) -> Service:
+    pending = row.pending if row else 0
+    used = {backend.uid for backend in endpoints}
+    return Service(
+        namespace=route.key.namespace,
+        name=route.key.name,
+        phase=route.phase,
+        demand=row.demand if row else 0,
+        pending=pending,
+        held=max(0, pending - in_flight),
+        in_flight=in_flight,
+        active=row.active if row else False,
+        lease_seconds=round(row.lease_s, 1) if row else 0.0,
+        endpoints=[_address(backend) for backend in endpoints],
+        backends=[_pod(backend, in_use=backend.uid in used) for backend in route.backends],
+        cold_start=route.cold_start.value,
+        max_queue=route.max_queue,
+        max_in_flight=route.max_in_flight,
+        activation_timeout_seconds=route.activation_timeout_s,
+        failure=_failure(route.failure) if route.failure else None,
+        refusal=_refusal(route.refusal) if route.refusal else None,
+        paused=route.paused,
+    )
+
+
+def _deleted(row: Demand, in_flight: int) -> Service:
+    return Service(
+        namespace=row.key.namespace,
+        name=row.key.name,
+        phase=DELETED,
+        demand=row.demand,
+        pending=row.pending,
+        held=max(0, row.pending - in_flight),
+        in_flight=in_flight,
+        active=row.active,
+        lease_seconds=round(row.lease_s, 1),
+    )
+
+
+def _failure(failure: Failure) -> Reason:
+    return Reason(failure.reason, failure.message, failure.next_attempt_s)
+
+
+def _refusal(refusal: Refusal) -> Reason:
+    return Reason(refusal.reason, refusal.message)
+
+
+def _pod(backend: Backend, *, in_use: bool) -> Pod:
+    state: State = "ready" if backend.ready else "answering" if in_use else "not ready"
+    return Pod(pod=backend.pod, address=_address(backend), state=state, in_use=in_use)
+
+
+def _address(backend: Backend) -> str:
+    host = f"[{backend.host}]" if ":" in backend.host else backend.host
+    return f"{host}:{backend.port}"

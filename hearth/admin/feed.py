@@ -1,0 +1,104 @@
+"""Tell everyone who follows the document of each change, a few times a second at most."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+
+import anyio
+
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.routes import RouteTable
+
+PING = b"event: ping\ndata: {}\n\n"
+"""Sent when there is nothing else to say, so that a follower knows the line is open."""
+_PAST_S = 0.02
+"""What has just run out is looked at a little later, so that it has."""
+
+
+class Feed:
+    """The document as server-sent events.  Listens to the tables only while somebody follows."""
+
+    def __init__(
+        self,
+        demand: DemandTable,
+        routes: RouteTable,
+        *,
+        document: Callable[[], bytes],
+        lapse_s: Callable[[], float | None],
+        interval_s: float = 0.25,
+        ping_s: float = 10.0,
+    ) -> None:
+        self._tables = (demand, routes)
+        self._document = document
+        self._lapse_s = lapse_s
+        self._interval_s = interval_s
+        self._ping_s = ping_s
+        self._stops: list[Callable[[], None]] = []
+        self._followers = 0
+        self._version = 0
+        self._changed: anyio.Event | None = None
+        self._closing = anyio.Event()
+        self._last = b""
+        self._last_version = -1
+        self._last_at = float("-inf")
+
+    @property
+    def followers(self) -> int:
+        """How many follow now."""
+        return self._followers
+
+    def close(self) -> None:
+        """Let every `follow`, and each later one, return."""
+        self._closing.set()
+        self._mark()
+
+    async def follow(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+        """Send the document now and after every change, until `close`; raises what `send` does."""
+        with self._listening():
+            while not self._closing.is_set():
+                seen = self._version
+                await send(self._event())
+                # Changes that come meanwhile are told together.
+                with anyio.move_on_after(self._interval_s):
+                    await self._closing.wait()
+                while self._version == seen:
+                    await self._wait(send)
+
+    async def _wait(self, send: Callable[[bytes], Awaitable[None]]) -> None:
+        lapse_s = self._lapse_s()
+        pinging = lapse_s is None or lapse_s > self._ping_s
+        changed = self._changed = self._changed or anyio.Event()
+        with anyio.move_on_after(self._ping_s if lapse_s is None or pinging else lapse_s + _PAST_S):
+            await changed.wait()
+            return
+        if pinging:
+            await send(PING)
+        else:
+            self._mark()
+
+    def _event(self) -> bytes:
+        now = time.monotonic()
+        if self._last_version != self._version or now - self._last_at > self._interval_s:
+            self._last = b"data: " + self._document() + b"\n\n"
+            self._last_version, self._last_at = self._version, now
+        return self._last
+
+    def _mark(self, _: ServiceKey | None = None) -> None:
+        self._version += 1
+        if self._changed is not None:
+            self._changed.set()
+            self._changed = None
+
+    @contextmanager
+    def _listening(self) -> Iterator[None]:
+        self._followers += 1
+        if self._followers == 1:
+            self._stops = [table.listen(self._mark) for table in self._tables]
+        try:
+            yield
+        finally:
+            self._followers -= 1
+            if not self._followers:
+                for stop in self._stops:
+                    stop()

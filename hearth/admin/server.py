@@ -1,0 +1,188 @@
+"""The admin port: health, readiness, metrics, the demand table, the status page.
+
+Nothing here wakes a service or changes anything.
+"""
+
+import contextlib
+import errno
+import logging
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import msgspec
+from aiohttp import hdrs, web
+
+from hearth.admin import document, feed, page
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.routes import RouteTable
+
+log = logging.getLogger(__name__)
+
+Check = Callable[[], str | None]
+"""None, or why this part is not ready: a sentence for a person."""
+
+_CLOSE_S = 0.5
+"""How long a client that does not read may delay the end."""
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+
+class CannotListen(Exception):
+    """The address cannot be bound; the message says what to do."""
+
+
+class Measured(Protocol):
+    """What the port needs of the metrics."""
+
+    async def render(self, accept: str) -> tuple[bytes, str]:
+        """All metrics in the format asked for, and its content type."""
+        ...
+
+    def in_flight(self, key: ServiceKey) -> int:
+        """Requests forwarded and not finished."""
+        ...
+
+
+class Admin:
+    """The admin port.
+
+    `checks` are asked at every `/readyz`, by name; they must not block.
+    """
+
+    def __init__(
+        self,
+        demand: DemandTable,
+        routes: RouteTable,
+        metrics: Measured,
+        checks: Mapping[str, Check],
+        *,
+        interval_s: float = 0.25,
+        ping_s: float = 10.0,
+    ) -> None:
+        self._demand = demand
+        self._routes = routes
+        self._metrics = metrics
+        self._checks = checks
+        self._page = page.load()
+        self._feed = feed.Feed(
+            demand,
+            routes,
+            document=self._document,
+            lapse_s=lambda: document.lapse_s(demand),
+            interval_s=interval_s,
+            ping_s=ping_s,
+        )
+        self._runner: web.AppRunner | None = None
+
+    async def start(self, host: str, port: int) -> tuple[str, int]:
+        """Listen; returns the bound address (port 0: any free one).  Raises CannotListen."""
+        runner = web.AppRunner(
+            self._application(),
+            handler_cancellation=True,
+            access_log=None,
+            shutdown_timeout=_CLOSE_S,
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            await runner.cleanup()
+            raise CannotListen(_advice(host, port, error)) from error
+        self._runner = runner
+        bound: tuple[str, int] = runner.addresses[0][:2]
+        log.info("admin port listens", extra={"host": bound[0], "port": bound[1]})
+        return bound
+
+    async def stop(self) -> None:
+        """End the event streams, then close the port.  Idempotent."""
+        self._feed.close()
+        runner, self._runner = self._runner, None
+        if runner is not None:
+            await runner.cleanup()
+
+    @property
+    def followers(self) -> int:
+        """Event streams that are open."""
+        return self._feed.followers
+
+    def __repr__(self) -> str:
+        return f"<Admin {self._runner.addresses if self._runner else 'closed'}>"
+
+    def _application(self) -> web.Application:
+        app = web.Application()
+        app.on_response_prepare.append(_secure)
+        get = app.router.add_get
+        get("/", self._index)
+        get("/healthz", self._healthz)
+        get("/readyz", self._readyz)
+        get("/metrics", self._render_metrics)
+        get("/hearth/queue", self._queue)
+        get("/noctaya/queue", self._queue)
+        get("/hearth/events", self._events, allow_head=False)
+        return app
+
+    def _document(self) -> bytes:
+        return msgspec.json.encode(
+            document.read(self._demand, self._routes, in_flight=self._metrics.in_flight)
+        )
+
+    async def _index(self, request: web.Request) -> web.Response:
+        return web.Response(
+            body=self._page.body,
+            content_type="text/html",
+            charset="utf-8",
+            headers={"Content-Security-Policy": self._page.policy},
+        )
+
+    async def _healthz(self, request: web.Request) -> web.Response:
+        # Whoever reads this knows that the loop runs: that is all there is to being alive.
+        return _json(b'{"alive":true}')
+
+    async def _readyz(self, request: web.Request) -> web.Response:
+        asked = {name: check() for name, check in self._checks.items()}
+        missing = {name: reason for name, reason in asked.items() if reason is not None}
+        body = msgspec.json.encode({"ready": not missing, "notReady": missing})
+        return _json(body, status=503 if missing else 200)
+
+    async def _render_metrics(self, request: web.Request) -> web.Response:
+        body, content_type = await self._metrics.render(request.headers.get(hdrs.ACCEPT, ""))
+        return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})
+
+    async def _queue(self, request: web.Request) -> web.Response:
+        return _json(self._document())
+
+    async def _events(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
+        await response.prepare(request)
+        with contextlib.suppress(ConnectionResetError):  # the page was closed
+            await self._feed.follow(response.write)
+        return response
+
+
+async def _secure(request: web.Request, response: web.StreamResponse) -> None:
+    for name, value in _HEADERS.items():
+        response.headers.setdefault(name, value)
+    response.headers[hdrs.SERVER] = "hearth"
+
+
+def _json(body: bytes, *, status: int = 200) -> web.Response:
+    return web.Response(body=body, status=status, content_type="application/json")
+
+
+def _advice(host: str, port: int, error: OSError) -> str:
+    where = f"cannot open the admin port on {host}:{port}"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"{where}: the port is in use; stop what listens there or choose another port"
+        case errno.EACCES:
+            return f"{where}: not permitted; choose a port from 1024 on"
+        case errno.EADDRNOTAVAIL:
+            return f"{where}: this machine has no such address"
+        case _:
+            return f"{where}: {error.strerror or error}"

@@ -1,0 +1,165 @@
+"""The document's shape, whole, and when it changes by itself."""
+
+import msgspec
+import pytest
+
+import hearth
+from hearth.admin import document
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.routes import (
+    Backend,
+    ColdStart,
+    Failure,
+    HttpReadiness,
+    Refusal,
+    Route,
+    RouteTable,
+)
+
+CHAT = ServiceKey("ai", "chat")
+EMBED = ServiceKey("ai", "embed")
+PROBE = HttpReadiness(path="/health", port=8000)
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+@pytest.fixture
+def demand(clock):
+    return DemandTable(linger_s=30, clock=clock)
+
+
+@pytest.fixture
+def routes():
+    return RouteTable()
+
+
+def read(demand, routes, in_flight=None):
+    seen = document.read(demand, routes, in_flight=lambda key: (in_flight or {}).get(key, 0))
+    return msgspec.to_builtins(seen)
+
+
+def test_without_services_it_is_empty(demand, routes):
+    assert read(demand, routes) == {"version": hearth.__version__, "services": []}
+
+
+def test_a_sleeping_service_has_every_field(demand, routes):
+    routes.put(Route(key=CHAT, uid="u", created=0, phase="ScaledToZero"))
+    assert read(demand, routes)["services"] == [
+        {
+            "namespace": "ai",
+            "name": "chat",
+            "phase": "ScaledToZero",
+            "demand": 0,
+            "pending": 0,
+            "held": 0,
+            "inFlight": 0,
+            "active": False,
+            "leaseSeconds": 0.0,
+            "endpoints": [],
+            "backends": [],
+            "coldStart": "keepalive",
+            "maxQueue": 100,
+            "maxInFlight": None,
+            "activationTimeoutSeconds": 300.0,
+            "failure": None,
+            "refusal": None,
+            "paused": False,
+        }
+    ]
+
+
+def test_a_wanted_service_says_by_whom_and_where(demand, routes, clock):
+    routes.put(
+        Route(
+            key=CHAT,
+            uid="u",
+            created=0,
+            phase="Loading",
+            backends=(
+                Backend(uid="1", pod="chat-a", host="10.0.0.1", port=8000, ready=True),
+                Backend(
+                    uid="2", pod="chat-b", host="fd00::2", port=8000, ready=False, readiness=PROBE
+                ),
+                Backend(uid="3", pod="chat-c", host="10.0.0.3", port=8000, ready=False),
+            ),
+            cold_start=ColdStart.REJECT,
+            max_queue=7,
+            max_in_flight=2,
+            failure=Failure(reason="OOMKilled", message="too big", next_attempt_s=12.5),
+            refusal=Refusal(reason="Render", message="bad template"),
+            paused=True,
+        )
+    )
+    routes.found_ready(CHAT, "2")
+    for _ in range(3):
+        demand.admit(CHAT, limit=7)
+    demand.renew_lease(CHAT, seconds=60)
+    clock.now += 20.04
+    [service] = read(demand, routes, {CHAT: 2})["services"]
+    assert service == {
+        "namespace": "ai",
+        "name": "chat",
+        "phase": "Loading",
+        "demand": 3,
+        "pending": 3,
+        "held": 1,
+        "inFlight": 2,
+        "active": True,
+        "leaseSeconds": 40.0,
+        "endpoints": ["10.0.0.1:8000", "[fd00::2]:8000"],
+        "backends": [
+            {"pod": "chat-a", "address": "10.0.0.1:8000", "state": "ready", "inUse": True},
+            {"pod": "chat-b", "address": "[fd00::2]:8000", "state": "answering", "inUse": True},
+            {"pod": "chat-c", "address": "10.0.0.3:8000", "state": "not ready", "inUse": False},
+        ],
+        "coldStart": "reject",
+        "maxQueue": 7,
+        "maxInFlight": 2,
+        "activationTimeoutSeconds": 300.0,
+        "failure": {"reason": "OOMKilled", "message": "too big", "nextAttemptSeconds": 12.5},
+        "refusal": {"reason": "Render", "message": "bad template", "nextAttemptSeconds": None},
+        "paused": True,
+    }
+
+
+def test_services_come_by_namespace_and_name(demand, routes):
+    for key in (EMBED, ServiceKey("zoo", "a"), CHAT):
+        routes.put(Route(key=key, uid="u", created=0, phase="Ready"))
+    names = [(s["namespace"], s["name"]) for s in read(demand, routes)["services"]]
+    assert names == [("ai", "chat"), ("ai", "embed"), ("zoo", "a")]
+
+
+def test_a_deleted_service_is_shown_until_its_last_request_ends(demand, routes):
+    routes.put(Route(key=CHAT, uid="u", created=0, phase="Ready"))
+    claim = demand.admit(CHAT, limit=1)
+    routes.drop(CHAT)
+    demand.drop(CHAT)
+    [service] = read(demand, routes, {CHAT: 1})["services"]
+    assert (service["phase"], service["pending"], service["inFlight"]) == ("Deleted", 1, 1)
+    claim.release()
+    assert read(demand, routes)["services"] == []
+
+
+def test_it_changes_by_itself_when_a_lease_or_an_activity_runs_out(demand, clock):
+    assert document.lapse_s(demand) is None
+    with demand.admit(CHAT, limit=1):
+        demand.renew_lease(CHAT, seconds=60)
+        assert document.lapse_s(demand) is None  # pending requests outlast any lease
+    assert document.lapse_s(demand) == 60
+    demand.renew_lease(EMBED, seconds=5)
+    assert document.lapse_s(demand) == 5
+    clock.now += 60
+    assert document.lapse_s(demand) == 30  # chat lingers
+    clock.now += 30
+    assert document.lapse_s(demand) is None

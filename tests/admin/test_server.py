@@ -1,0 +1,176 @@
+"""The admin port over a real socket."""
+
+import json
+from contextlib import asynccontextmanager
+
+import aiohttp
+import anyio
+import anyio.lowlevel
+import pytest
+from prometheus_client import CollectorRegistry
+
+from hearth.admin import server
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.metrics import prometheus
+from hearth.routes import Route, RouteTable
+
+CHAT = ServiceKey("ai", "chat")
+
+
+class World:
+    def __init__(self):
+        self.demand = DemandTable(linger_s=30)
+        self.routes = RouteTable()
+        self.metrics = prometheus.Metrics(
+            CollectorRegistry(), demand=self.demand, routes=self.routes
+        )
+        self.reasons = {"pods": None, "scaler": None}
+        checks = {name: (lambda name=name: self.reasons[name]) for name in self.reasons}
+        self.admin = server.Admin(self.demand, self.routes, self.metrics, checks, interval_s=0.01)
+        self.routes.put(Route(key=CHAT, uid="u", created=0, phase="ScaledToZero"))
+
+
+@pytest.fixture
+async def world():
+    world = World()
+    _, world.port = await world.admin.start("127.0.0.1", 0)
+    yield world
+    await world.admin.stop()
+
+
+@pytest.fixture
+async def http(world):
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{world.port}") as session:
+        yield session
+
+
+@asynccontextmanager
+async def events(http):
+    async with http.get("/hearth/events") as response:
+        assert response.content_type == "text/event-stream"
+
+        async def next_event():
+            line = await response.content.readuntil(b"\n\n")
+            return json.loads(line.removeprefix(b"data: "))["services"]
+
+        yield next_event
+
+
+async def test_alive_is_alive_whatever_is_not_ready(world, http):
+    world.reasons["pods"] = "not listed yet"
+    async with http.get("/healthz") as response:
+        assert (response.status, await response.json()) == (200, {"alive": True})
+
+
+async def test_ready_names_what_is_not_and_why(world, http):
+    async with http.get("/readyz") as response:
+        assert (response.status, await response.json()) == (200, {"ready": True, "notReady": {}})
+    world.reasons["pods"] = "not listed yet"
+    async with http.get("/readyz") as response:
+        assert response.status == 503
+        assert await response.json() == {"ready": False, "notReady": {"pods": "not listed yet"}}
+
+
+@pytest.mark.parametrize("path", ["/hearth/queue", "/noctaya/queue"])
+async def test_the_demand_table_has_two_addresses(world, http, path):
+    world.demand.admit(CHAT, limit=3)
+    world.metrics.forwarded(CHAT, in_flight=1)
+    async with http.get(path) as response:
+        assert response.content_type == "application/json"
+        [service] = (await response.json())["services"]
+    assert (service["name"], service["pending"], service["inFlight"]) == ("chat", 1, 1)
+
+
+@pytest.mark.parametrize(
+    ("accept", "content_type"),
+    [("", "text/plain"), ("application/openmetrics-text; version=1.0.0", "openmetrics-text")],
+)
+async def test_metrics_come_in_the_format_asked_for(http, accept, content_type):
+    async with http.get("/metrics", headers={"Accept": accept}) as response:
+        assert response.status == 200
+        assert content_type in response.headers["Content-Type"]
+        assert 'hearth_pending_requests{namespace="ai",service="chat"} 0' in await response.text()
+
+
+async def test_the_page_is_html_under_its_own_policy(http):
+    async with http.get("/") as response:
+        assert response.headers["Content-Type"] == "text/html; charset=utf-8"
+        assert "script-src 'sha256-" in response.headers["Content-Security-Policy"]
+        assert "<title>Hearth</title>" in await response.text()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/hearth/queue", 200),
+        ("HEAD", "/healthz", 200),
+        ("GET", "/nothing", 404),
+        ("POST", "/hearth/queue", 405),
+        ("HEAD", "/hearth/events", 405),
+    ],
+)
+async def test_every_answer_has_the_security_headers(http, method, path, status):
+    async with http.request(method, path) as response:
+        assert response.status == status
+        assert response.headers["X-Content-Type-Options"] == "nosniff"
+        assert "frame-ancestors 'none'" in response.headers["Content-Security-Policy"]
+        assert response.headers["Cache-Control"] == "no-store"
+        assert response.headers["Server"] == "hearth"
+
+
+async def test_events_tell_each_change_as_the_same_document(world, http):
+    with anyio.fail_after(10):
+        async with events(http) as next_event:
+            [service] = await next_event()
+            assert (service["phase"], service["pending"]) == ("ScaledToZero", 0)
+            claim = world.demand.admit(CHAT, limit=3)
+            [service] = await next_event()
+            assert service["pending"] == 1
+            world.routes.put(Route(key=CHAT, uid="u", created=0, phase="Loading"))
+            [service] = await next_event()
+            assert service["phase"] == "Loading"
+            claim.release()
+            world.routes.drop(CHAT)
+            assert await next_event() == []
+
+
+async def test_looking_wakes_nothing(world, http):
+    for path in ("/", "/hearth/queue", "/metrics", "/readyz"):
+        async with http.get(path) as response:
+            await response.read()
+    async with events(http) as next_event:
+        await next_event()
+    assert list(world.demand.rows()) == []
+
+
+async def test_a_page_that_is_closed_is_followed_no_longer(world, http):
+    with anyio.fail_after(10):
+        async with events(http) as next_event:
+            await next_event()
+        while world.admin.followers:
+            world.demand.admit(CHAT, limit=10**6)  # a write to a closed connection ends it
+            await anyio.lowlevel.checkpoint()
+
+
+async def test_followers_do_not_delay_the_end(world, http):
+    with anyio.fail_after(10):
+        async with events(http) as next_event:
+            await next_event()
+            await world.admin.stop()
+            with pytest.raises((aiohttp.ClientError, anyio.IncompleteRead, EOFError, ValueError)):
+                await next_event()
+        await world.admin.stop()
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await http.get("/healthz")
+
+
+async def test_a_port_in_use_is_said_in_words(world):
+    other = World()
+    with pytest.raises(server.CannotListen, match=f"127.0.0.1:{world.port}: the port is in use"):
+        await other.admin.start("127.0.0.1", world.port)
+
+
+async def test_an_address_this_machine_lacks_is_said_in_words():
+    with pytest.raises(server.CannotListen, match="this machine has no such address"):
+        await World().admin.start("192.0.2.1", 0)
