@@ -21,11 +21,12 @@ class VirtualTime:
         self._changed.set()
         self._changed = anyio.Event()
         if seconds <= 0:
-            sleeper[2].set()
+            self.advance(0)
         try:
             await sleeper[2].wait()
         finally:
-            self._sleepers.remove(sleeper)
+            if sleeper in self._sleepers:
+                self._sleepers.remove(sleeper)
 
     async def sleeping(self, seconds: float) -> None:
         """Wait until somebody sleeps for exactly this long."""
@@ -36,9 +37,10 @@ class VirtualTime:
     def advance(self, seconds: float) -> None:
         """Move the clock and wake whose time has come."""
         self.now += seconds
-        for until, _, event in self._sleepers:
-            if until <= self.now + 1e-9:
-                event.set()
+        for sleeper in tuple(self._sleepers):
+            if sleeper[0] <= self.now + 1e-9:
+                self._sleepers.remove(sleeper)
+                sleeper[2].set()
 
     async def sleep_out(self, seconds: float) -> None:
         """Wait until somebody sleeps for exactly this long, and let that time pass."""
