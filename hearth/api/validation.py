@@ -99,6 +99,8 @@ def _kind_faults(value: Manifest, groups: Collection[str]) -> Iterator[Fault]:
         yield Fault(("apiVersion",), f"must be {known} for {kind}, not {api_version!r}")
     elif kind in plain.MODELS and api_version != "v1":
         yield Fault(("apiVersion",), f"must be v1 for {kind}, not {api_version!r}")
+    elif kind.endswith("List"):
+        yield Fault(("items",), "is required, as a list")
     elif kind not in KINDS:
         yield Fault(
             ("kind",),

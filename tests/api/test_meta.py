@@ -1,0 +1,102 @@
+"""Durations, quantities and field paths, as Go and Kubernetes spell them."""
+
+from decimal import Decimal
+
+import pytest
+from pydantic import ValidationError
+
+from hearth.api import meta
+from hearth.api.meta import Duration, Metadata, Model, Quantity, ServiceKey
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("0", 0), ("0s", 0), ("10s", 10), ("2m", 120), ("1h30m", 5400), ("500ms", 0.5),
+        ("1.5s", 1.5), (".5h", 1800), ("5.m", 300), ("+5m", 300), ("-1s", -1), ("3us", 3e-6),
+        ("3µs", 3e-6), ("1ns", 1e-9), ("59m59.9s100ms", 3600), ("1m0.1s", 60.1),
+    ],
+)  # fmt: skip
+def test_durations(text, seconds):
+    assert Duration.parse(text) == seconds
+
+
+@pytest.mark.parametrize(
+    "text", ["", "10", "1d", "1w", "5 m", "m", "1e3s", "10s\n", "--1s", "PT5M", "9999999999h"]
+)
+def test_what_go_does_not_read_is_no_duration(text):
+    with pytest.raises(ValueError, match="duration"):
+        Duration.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("90s", "90s"), ("120s", "2m"), ("60m", "1h"), ("0", "0s"), ("1500ms", "1.5s")],
+)
+def test_durations_are_shown_shortest(text, shown):
+    assert str(Duration.parse(text)) == shown
+    assert Duration.parse(shown) == Duration.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "amount"),
+    [
+        ("8", 8), ("500m", "0.5"), ("32Gi", 32 * 2**30), ("1k", 1000), ("1M", 10**6),
+        ("2E", 2 * 10**18), ("2E3", 2000), ("2e-3", "0.002"), (".5", "0.5"), ("5.", 5),
+        ("7n", "7e-9"), ("7u", "7e-6"), ("+1", 1), ("1Ki", 1024),
+    ],
+)  # fmt: skip
+def test_quantities(text, amount):
+    assert Quantity(text).amount == Decimal(amount)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1 Gi", "1gi", "Gi", "1e", "1e999", "8\n", "0x8"])
+def test_what_kubernetes_does_not_read_is_no_quantity(text):
+    with pytest.raises(ValueError, match="quantity"):
+        _ = Quantity(text).amount
+
+
+class _Amounts(Model):
+    size: Quantity | None = None
+    wait: Duration = Duration(1)
+
+
+def test_a_quantity_may_be_a_whole_number_and_keeps_its_spelling():
+    assert _Amounts.model_validate({"size": 8}).size == "8"
+    assert _Amounts.model_validate({"size": "1000m"}).size == "1000m"
+
+
+@pytest.mark.parametrize("body", [{"size": 0.5}, {"size": True}, {"size": -1}, {"wait": 5}])
+def test_what_the_api_server_refuses_is_refused(body):
+    with pytest.raises(ValidationError):
+        _Amounts.model_validate(body)
+
+
+def test_null_means_absent():
+    amounts = _Amounts.model_validate({"size": None, "wait": None})
+    assert amounts == _Amounts()
+    assert amounts.manifest() == {}
+
+
+def test_metadata_keeps_what_it_does_not_know():
+    metadata = Metadata.model_validate({"name": "a", "labels": None, "finalizers": ["x"]})
+    assert metadata.labels == {}
+    assert metadata.manifest() == {"name": "a", "finalizers": ["x"]}
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ((), ""),
+        (("spec", "scaling", "min"), "spec.scaling.min"),
+        (("spec", "env", 2, "name"), "spec.env[2].name"),
+        (("metadata", "annotations", "hearth.dev/x"), "metadata.annotations[hearth.dev/x]"),
+    ],
+)
+def test_field_paths_are_spelled_as_people_write_them(path, text):
+    assert meta.spelled(path) == text
+
+
+def test_keys_are_spelled_as_kubectl_does():
+    assert str(ServiceKey("ai", "chat")) == "ai/chat"
+    assert meta.key_of({"metadata": {"name": "x"}}) == ServiceKey("", "x")
