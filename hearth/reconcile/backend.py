@@ -56,7 +56,7 @@ def render(parts: Parts, *, site: Site) -> Manifest:
             "progressDeadlineSeconds": times.progress_deadline_s,
             "template": {
                 "metadata": {
-                    "labels": labels,
+                    "labels": dict(labels),
                     **({"annotations": annotations} if annotations else {}),
                 },
                 "spec": {

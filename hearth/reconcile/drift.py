@@ -38,7 +38,7 @@ def stands(wanted: Any, observed: Any, *, field: str = "", amount: bool = False)
     if isinstance(wanted, list):
         return isinstance(observed, list) and _list_stands(wanted, observed, field)
     if amount:
-        return _amount(wanted) == _amount(observed)
+        return bool(_amount(wanted) == _amount(observed))
     return bool(wanted == observed)
 
 

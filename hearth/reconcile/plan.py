@@ -106,6 +106,7 @@ def shared(wanted: Manifest, observed: Manifest | None) -> Plan:
     return Plan(writes=tuple(_steps(wanted, observed, 0)))
 
 
+# The hash is one of the annotations: where another stands, something else was wanted.
 def _steps(wanted: Manifest, found: Manifest | None, replicas: int) -> Iterator[Write]:
     if found is not None and found["metadata"].get("deletionTimestamp"):
         return  # its end is seen, and then it is written anew
@@ -114,7 +115,7 @@ def _steps(wanted: Manifest, found: Manifest | None, replicas: int) -> Iterator[
         yield from _deployment_steps(wanted, found, replicas)
     elif found is None:
         yield Create(wanted) if kind == kinds.CLAIM else Apply(wanted)
-    elif kind != kinds.CLAIM and not _stands(wanted, found):
+    elif kind != kinds.CLAIM and not drift.stands(wanted, found):
         yield Apply(_identified(wanted, found))
 
 
@@ -124,7 +125,7 @@ def _deployment_steps(wanted: Manifest, found: Manifest | None, replicas: int) -
     elif _half_created(found):
         now = found["spec"].get("replicas", replicas)
         yield _apply_replicas(_identified(wanted, found), now, whole=None)
-    elif not _stands(wanted, found):
+    elif not drift.stands(wanted, found):
         yield Apply(_identified(wanted, found))
 
 
@@ -157,11 +158,6 @@ def _half_created(found: Manifest) -> bool:
         or set(owned) != {"f:spec"}
         or set(owned["f:spec"]) - {"."} != {"f:replicas"}
     )
-
-
-def _stands(wanted: Manifest, found: Manifest) -> bool:
-    # The hash is one of the annotations: another one stands for another wish.
-    return drift.stands(wanted, found)
 
 
 def _refusal(service: LLMService, wanted: Manifest, found: Manifest) -> routes.Refusal | None:

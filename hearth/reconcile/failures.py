@@ -1,0 +1,159 @@
+"""Say of one pod why it cannot start, and whether waiting on still makes sense."""
+
+import datetime
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from hearth.api.meta import Duration, Manifest
+from hearth.routes import Failure
+
+SECOND_SIGHTING_S = 3.0
+"""A container that cannot be created must be seen so again after this time: a Secret that comes a
+moment after its pod is no failure."""
+IMAGE_PULL_FAILED = "ImagePullFailed"
+CREATE_CONTAINER_FAILED = "CreateContainerFailed"
+OOM_KILLED = "OOMKilled"
+CRASH_LOOP = "CrashLoopBackOff"
+RESTARTING = "ContainerRestarting"
+PROGRESS_DEADLINE = "ProgressDeadlineExceeded"
+PREWARM_FAILED = "PrewarmFailed"
+REASONS = (
+    IMAGE_PULL_FAILED, CREATE_CONTAINER_FAILED, OOM_KILLED, CRASH_LOOP, RESTARTING,
+    PROGRESS_DEADLINE, PREWARM_FAILED,
+)  # fmt: skip
+
+_IMAGE_AT_ONCE = ("InvalidImageName", "ErrImageNeverPull")
+_IMAGE_BACK_OFF = "ImagePullBackOff"
+_IMAGE_TRYING = "ErrImagePull"
+_CREATE = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+_BACK_OFF = re.compile(r"back-off ([0-9.hms]+) restarting failed container")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """What earlier looks at a service's pods left to remember; starts empty."""
+
+    created_badly_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """By pod uid and container: when creating it was first seen to fail."""
+    pulled_badly: frozenset[tuple[str, str]] = frozenset()
+    """Containers whose image pull was given up once: its next tries are no fresh start."""
+    restarts: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    """Restarts up to when the pod was last Ready: they belong to an earlier activation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """One pod's."""
+
+    failure: Failure | None
+    look_again_s: float | None = None
+    """Seconds until a second look decides."""
+
+
+def remember(memory: Memory, pods: list[Manifest], *, now_s: float) -> Memory:
+    """Memory after another look; of pods that are gone nothing is kept.  `now_s`: monotonic."""
+    badly: dict[tuple[str, str], float] = {}
+    pulled: set[tuple[str, str]] = set()
+    restarts: dict[tuple[str, str], int] = {}
+    for pod in pods:
+        ready = is_ready(pod)
+        for status in _statuses(pod):
+            key = (pod["metadata"]["uid"], status["name"])
+            reason = _waiting(status).get("reason")
+            if reason in _CREATE:
+                badly[key] = memory.created_badly_s.get(key, now_s)
+            if reason == _IMAGE_BACK_OFF or (
+                reason == _IMAGE_TRYING and key in memory.pulled_badly
+            ):
+                pulled.add(key)
+            before = status.get("restartCount", 0) if ready else memory.restarts.get(key, 0)
+            restarts[key] = before
+    return Memory(created_badly_s=badly, pulled_badly=frozenset(pulled), restarts=restarts)
+
+
+def judge(pod: Manifest, memory: Memory, *, now_s: float, wall: datetime.datetime) -> Verdict:
+    """Whether this pod is in a terminal state; `memory` has seen it as it is now."""
+    again = None
+    for status in _statuses(pod):
+        key = (pod["metadata"]["uid"], status["name"])
+        waiting = _waiting(status)
+        reason = waiting.get("reason", "")
+        if reason in _IMAGE_AT_ONCE or key in memory.pulled_badly:
+            return Verdict(failure=_failure(IMAGE_PULL_FAILED, status, waiting))
+        if reason in _CREATE:
+            left_s = memory.created_badly_s[key] + SECOND_SIGHTING_S - now_s
+            if left_s <= 0:
+                return Verdict(failure=_failure(CREATE_CONTAINER_FAILED, status, waiting))
+            again = min(again or left_s, left_s)
+        failure = _crash(status, restarts=memory.restarts.get(key, 0), wall=wall)
+        if failure is not None:
+            return Verdict(failure=failure)
+    return Verdict(failure=None, look_again_s=again)
+
+
+def is_ready(pod: Manifest) -> bool:
+    """The kubelet's word."""
+    return condition(pod, "Ready").get("status") == "True"
+
+
+def condition(manifest: Manifest, kind: str) -> dict[str, Any]:
+    """One condition of any object; empty where it has none of that type."""
+    for found in (manifest.get("status") or {}).get("conditions") or ():
+        if found.get("type") == kind:
+            return dict(found)
+    return {}
+
+
+def _crash(status: Manifest, *, restarts: int, wall: datetime.datetime) -> Failure | None:
+    """From the second restart of this activation on, waiting for it included."""
+    state = status.get("state") or {}
+    if (state.get("terminated") or {}).get("exitCode") == 0:
+        return None  # an init container that is done
+    backing_off = _waiting(status).get("reason") == "CrashLoopBackOff"
+    count = status.get("restartCount", 0) - restarts + backing_off
+    if count < 2:
+        return None
+    last = (state.get("terminated") or (status.get("lastState") or {}).get("terminated")) or {}
+    reason = RESTARTING
+    if last.get("reason") == "OOMKilled":
+        reason = OOM_KILLED
+    elif backing_off:
+        reason = CRASH_LOOP
+    code = f", last with exit code {last['exitCode']}" if "exitCode" in last else ""
+    why = f": {last['message'].strip()[-500:]}" if last.get("message") else ""
+    times = status.get("restartCount", 0) - restarts
+    message = f"container {status['name']} was restarted {times} times{code}{why}"
+    wait_s = _next_attempt_s(_waiting(status).get("message", ""), last, wall)
+    return Failure(
+        reason=reason,
+        message=message if reason != OOM_KILLED else f"{message}; it needs more memory",
+        next_attempt_s=wait_s if backing_off else None,
+    )
+
+
+def _next_attempt_s(message: str, last: Manifest, wall: datetime.datetime) -> float | None:
+    """From the kubelet's message (`back-off 1m20s restarting …`) and the end of the last run."""
+    match = _BACK_OFF.search(message)
+    finished = last.get("finishedAt")
+    if match is None or not finished:
+        return None
+    ended = datetime.datetime.fromisoformat(finished)
+    pause = datetime.timedelta(seconds=Duration.parse(match[1]))
+    return max(0.0, (ended + pause - wall).total_seconds())
+
+
+def _failure(reason: str, status: Manifest, waiting: Manifest) -> Failure:
+    said = waiting.get("message") or waiting.get("reason", "")
+    return Failure(reason=reason, message=f"container {status['name']}: {said[:500]}")
+
+
+def _waiting(status: Manifest) -> Manifest:
+    return (status.get("state") or {}).get("waiting") or {}
+
+
+def _statuses(pod: Manifest) -> Iterator[Manifest]:
+    status = pod.get("status") or {}
+    yield from status.get("initContainerStatuses") or ()
+    yield from status.get("containerStatuses") or ()

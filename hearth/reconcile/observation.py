@@ -1,0 +1,190 @@
+"""Turn a service's pods and Deployment into facts: endpoints, how far it is, why it fails."""
+
+import datetime
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hearth import names
+from hearth.api.meta import Manifest
+from hearth.reconcile import failures, servedname
+from hearth.reconcile.failures import Memory
+from hearth.routes import Backend, Failure, HttpReadiness, TcpReadiness
+
+
+class Stage(StrEnum):
+    """How far the pod is that is furthest; the value is the reason of the Ready condition."""
+
+    NONE = "Activating"
+    UNSCHEDULED = "SchedulingDelayed"
+    STARTING = "Starting"
+    LOADING = "ModelLoading"
+    READY = "Available"
+
+
+_ORDER = tuple(Stage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is there of one service's backend."""
+
+    backends: tuple[Backend, ...] = ()
+    failure: Failure | None = None
+    """Set only while no pod is Ready and all of them are in a terminal state."""
+    stage: Stage = Stage.NONE
+    message: str = ""
+    """What the cluster says about the stage."""
+    pods: int = 0
+    """That are not going away."""
+    ready: int = 0
+    replicas: int = 0
+    """That the Deployment should have, by whoever scaled it last."""
+    look_again_s: float | None = None
+    """Seconds after which another look may tell more, though nothing changes."""
+    memory: Memory
+    """For the next look."""
+
+
+def observe(
+    deployment: Manifest | None,
+    pods: Iterable[Manifest],
+    *,
+    memory: Memory,
+    now_s: float,
+    wall: datetime.datetime,
+) -> Facts:
+    """Facts as they are now.
+
+    `pods`: all of the service's (the selector's), Ready or going.  `memory`: the last Facts', or
+    an empty one.  `now_s` is on the monotonic clock, `wall` in UTC.
+    """
+    live = sorted(filter(_is_live, pods), key=_age)
+    memory = failures.remember(memory, live, now_s=now_s)
+    verdicts = [failures.judge(pod, memory, now_s=now_s, wall=wall) for pod in live]
+    stages = [_stage(pod) for pod in live]
+    stage = max(stages, key=_ORDER.index, default=Stage.NONE)
+    replicas = ((deployment or {}).get("spec") or {}).get("replicas", 0)
+    ready = stages.count(Stage.READY)
+    failure = None
+    if not ready:
+        failure = _worst([v.failure for v in verdicts]) or _deadline(deployment, replicas)
+    message = _message(stage, live[stages.index(stage)]) if live else _why_no_pods(deployment)
+    return Facts(
+        backends=tuple(_backend(pod) for pod in live if pod["status"].get("podIP")),
+        failure=failure,
+        stage=stage,
+        message=message,
+        pods=len(live),
+        ready=ready,
+        replicas=replicas,
+        look_again_s=min((v.look_again_s for v in verdicts if v.look_again_s), default=None),
+        memory=memory,
+    )
+
+
+def _is_live(pod: Manifest) -> bool:
+    going = pod["metadata"].get("deletionTimestamp")
+    # An evicted pod stays as Failed; the Deployment has another for it.
+    return not going and (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded")
+
+
+def _age(pod: Manifest) -> tuple[str, str]:
+    return pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]
+
+
+def _worst(found: list[Failure | None]) -> Failure | None:
+    """The oldest pod's, if every pod has one; the next attempt is the earliest of all."""
+    failed = [failure for failure in found if failure is not None]
+    if not failed or len(failed) < len(found):
+        return None
+    attempts = [f.next_attempt_s for f in failed if f.next_attempt_s is not None]
+    first = failed[0]
+    return Failure(
+        reason=first.reason, message=first.message, next_attempt_s=min(attempts, default=None)
+    )
+
+
+def _deadline(deployment: Manifest | None, replicas: int) -> Failure | None:
+    said = failures.condition(deployment or {}, "Progressing")
+    if not replicas or said.get("reason") != failures.PROGRESS_DEADLINE:
+        return None
+    return Failure(reason=failures.PROGRESS_DEADLINE, message=str(said.get("message", "")))
+
+
+def _stage(pod: Manifest) -> Stage:
+    if failures.is_ready(pod):
+        return Stage.READY
+    scheduled = failures.condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return Stage.UNSCHEDULED
+    running = (_serving_status(pod).get("state") or {}).get("running")
+    return Stage.LOADING if running else Stage.STARTING
+
+
+def _message(stage: Stage, pod: Manifest) -> str:
+    match stage:
+        case Stage.UNSCHEDULED:
+            return str(failures.condition(pod, "PodScheduled").get("message", ""))
+        case Stage.STARTING:
+            waiting = (_serving_status(pod).get("state") or {}).get("waiting") or {}
+            reason = waiting.get("reason", "")
+            # This one is said of every pod while its image is pulled.
+            return "" if reason == "ContainerCreating" else str(waiting.get("message", reason))
+        case _:
+            return ""
+
+
+def _why_no_pods(deployment: Manifest | None) -> str:
+    """A quota or a webhook may refuse every pod; only the Deployment tells."""
+    said = failures.condition(deployment or {}, "ReplicaFailure")
+    return str(said.get("message", "")) if said.get("status") == "True" else ""
+
+
+def _backend(pod: Manifest) -> Backend:
+    container = _serving(pod)
+    ports = {port.get("name"): port["containerPort"] for port in container.get("ports") or ()}
+    restarts = _serving_status(pod).get("restartCount", 0)
+    args = [*(container.get("command") or ()), *(container.get("args") or ())]
+    return Backend(
+        uid=f"{pod['metadata']['uid']}/{restarts}",
+        pod=pod["metadata"]["name"],
+        host=pod["status"]["podIP"],
+        port=next(iter(ports.values()), 0),
+        ready=failures.is_ready(pod),
+        readiness=_readiness(pod, container, ports),
+        served_name=servedname.read(args),
+    )
+
+
+def _readiness(
+    pod: Manifest, container: Manifest, ports: dict[str | None, int]
+) -> HttpReadiness | TcpReadiness | None:
+    probe = container.get("readinessProbe") or {}
+    if pod["spec"].get("readinessGates"):
+        return None  # someone else has a word in it too
+    timeout_s = float(probe.get("timeoutSeconds") or 1)
+    for action in ("httpGet", "tcpSocket"):
+        asked = probe.get(action)
+        if not asked or asked.get("host") or asked.get("scheme", "HTTP") != "HTTP":
+            continue
+        port = ports.get(asked["port"], asked["port"])
+        if not isinstance(port, int):
+            return None
+        if action == "tcpSocket":
+            return TcpReadiness(port=port, timeout_s=timeout_s)
+        headers = tuple((h["name"], h["value"]) for h in asked.get("httpHeaders") or ())
+        path = asked.get("path") or "/"
+        return HttpReadiness(path=path, port=port, headers=headers, timeout_s=timeout_s)
+    return None
+
+
+def _serving(pod: Manifest) -> Manifest:
+    found = [c for c in pod["spec"].get("containers", ()) if c["name"] == names.CONTAINER]
+    return found[0] if found else {}
+
+
+def _serving_status(pod: Manifest) -> Manifest:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    found = [status for status in statuses if status["name"] == names.CONTAINER]
+    return found[0] if found else {}

@@ -1,0 +1,158 @@
+"""Sum up in a service's status what was decided and seen."""
+
+import datetime
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from hearth import names, routes
+from hearth.api.llmservice import Condition, LLMService, LLMServiceStatus, Phase
+from hearth.api.meta import Manifest
+from hearth.reconcile import failures
+from hearth.reconcile.observation import Facts, Stage
+
+READY = "Ready"
+DEGRADED = "Degraded"
+AUTOSCALING = "AutoscalingReady"
+WARNING = "Warning"
+"""Only there while something in the spec works, but maybe not as meant."""
+OWN = (READY, DEGRADED, AUTOSCALING, WARNING)
+
+Truth = Literal["True", "False", "Unknown"]
+_LONGEST = 4096
+
+
+class Said(NamedTuple):
+    """A condition without its times."""
+
+    status: Truth
+    reason: str
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that a status is made of, beside the service itself."""
+
+    facts: Facts
+    demand: int
+    """From the demand table."""
+    autoscaling: Said
+    """From `autoscaling`."""
+    runtime: str | None = None
+    """Of the pick; None where it failed."""
+    refusal: routes.Refusal | None = None
+    advice: tuple[str, ...] = ()
+
+
+def summarize(service: LLMService, seen: Seen, *, wall: datetime.datetime) -> LLMServiceStatus:
+    """The whole status, by the table of `_judge`.
+
+    Equal to the old one in all that Hearth says where `same` tells so: then there is nothing to
+    write.  A condition's time moves only when its status does.
+    """
+    phase, ready, degraded = _judge(service, seen)
+    refused = seen.refusal
+    autoscaling = Said("False", refused.reason, refused.message) if refused else seen.autoscaling
+    said = {READY: ready, DEGRADED: degraded, AUTOSCALING: autoscaling}
+    if seen.advice:
+        said[WARNING] = Said("True", "CheckSpec", "; ".join(seen.advice))
+    old = {condition.type: condition for condition in service.status.conditions}
+    now = wall.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return LLMServiceStatus(
+        phase=phase,
+        resolved_runtime=seen.runtime,
+        replicas=seen.facts.ready,
+        endpoint_url=names.endpoint_url(service.key),
+        conditions=[
+            Condition(
+                type=kind,
+                status=one.status,
+                observed_generation=service.metadata.generation,
+                last_transition_time=old[kind].last_transition_time
+                if kind in old and old[kind].status == one.status
+                else now,
+                reason=one.reason,
+                message=one.message[:_LONGEST],
+            )
+            for kind, one in said.items()
+        ],
+    )
+
+
+def same(a: LLMServiceStatus, b: LLMServiceStatus) -> bool:
+    """Whether both say the same; conditions of other types, which others write, aside."""
+    return _own(a) == _own(b)
+
+
+def manifest(status: LLMServiceStatus) -> Manifest:
+    """As it is applied."""
+    return status.model_dump(by_alias=True, exclude_none=True)
+
+
+def autoscaling(scaled_object: Manifest | None, *, keda: bool, paused: bool) -> Said:
+    """Whether KEDA's side is configured, by its own word on the ScaledObject as it is now."""
+    if not keda:
+        return Said(
+            "False",
+            "KEDAMissing",
+            "the cluster has no ScaledObject kind; Hearth scales by itself until KEDA is there",
+        )
+    if scaled_object is None:
+        return Said("Unknown", "Progressing", "the ScaledObject is not written yet")
+    said = failures.condition(scaled_object, "Ready")
+    if said.get("status") == "False":
+        return Said("False", said.get("reason") or "NotReady", said.get("message", ""))
+    if paused:
+        return Said(
+            "False", "Paused", "KEDA is paused by an annotation of the ScaledObject; remove it"
+        )
+    return Said("True", "ScaledObjectApplied")
+
+
+def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:
+    """Phase, Ready and Degraded.  The first row that holds:
+
+    | seen                         | phase        | Ready                   | Degraded          |
+    | ---------------------------- | ------------ | ----------------------- | ----------------- |
+    | a refusal                    | Degraded     | False, its reason       | True, its reason  |
+    | a Ready pod                  | Ready        | True, Available         | False, Healthy    |
+    | a failure                    | Degraded     | False, its reason       | True, its reason  |
+    | pods                         | Loading      | False, how far they are | as it was         |
+    | no pods, some wanted         | Pending      | False, Activating       | as it was         |
+    | no pods, none wanted         | ScaledToZero | False, ScaledToZero     | False, Inactive   |
+
+    (A failure is there only while no pod is Ready.)
+    """
+    facts = seen.facts
+    bad = seen.refusal or facts.failure
+    if seen.refusal is None and facts.ready:
+        return "Ready", Said("True", Stage.READY.value), Said("False", "Healthy")
+    if bad is not None:
+        return (
+            "Degraded",
+            Said("False", bad.reason, bad.message),
+            Said("True", bad.reason, bad.message),
+        )
+    if facts.pods:
+        return "Loading", Said("False", facts.stage.value, facts.message), _as_it_was(service)
+    if seen.demand or service.spec.scaling.min or facts.replicas:
+        return "Pending", Said("False", Stage.NONE.value, facts.message), _as_it_was(service)
+    return "ScaledToZero", Said("False", "ScaledToZero"), Said("False", "Inactive")
+
+
+def _as_it_was(service: LLMService) -> Said:
+    """A backend's failure stays until an attempt ends well; a refusal ended with its spec."""
+    for condition in service.status.conditions:
+        if (
+            condition.type == DEGRADED
+            and condition.status == "True"
+            and condition.reason in failures.REASONS
+        ):
+            return Said("True", condition.reason, condition.message)
+    return Said("False", "Progressing")
+
+
+def _own(status: LLMServiceStatus) -> LLMServiceStatus:
+    conditions = [c for c in status.conditions if c.type in OWN]
+    conditions.sort(key=lambda condition: condition.type)
+    return status.model_copy(update={"conditions": conditions})
