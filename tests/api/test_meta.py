@@ -72,6 +72,11 @@ def test_what_the_api_server_refuses_is_refused(body):
         _Amounts.model_validate(body)
 
 
+def test_a_model_may_be_made_in_code_by_its_own_names():
+    assert _Amounts(wait=Duration(2)).wait == 2
+    assert _Amounts(wait=Duration(2)).model_dump(exclude_unset=True) == {"wait": "2s"}
+
+
 def test_null_means_absent():
     amounts = _Amounts.model_validate({"size": None, "wait": None})
     assert amounts == _Amounts()

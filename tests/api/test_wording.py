@@ -15,8 +15,8 @@ class _Everything(Model):
     count: Annotated[int, Field(ge=1, le=9)] = 1
     flag: bool = False
     text: Annotated[str, Field(min_length=1, max_length=3, pattern="^a")] = "a"
-    items: Annotated[list[str], Field(min_length=1, max_length=1)] = ["a"]
-    table: dict[str, str] = {}
+    items: Annotated[list[str], Field(min_length=1, max_length=1)] | None = None
+    table: dict[str, str] | None = None
     wait: Duration = Duration(1)
     real: float = 0.0
 
