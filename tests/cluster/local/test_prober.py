@@ -1,0 +1,155 @@
+import socket
+from contextlib import asynccontextmanager
+
+import pytest
+from aiohttp import web
+from grpclib.health.check import ServiceStatus
+from grpclib.health.service import OVERALL, Health
+from grpclib.server import Server
+
+from hearth.cluster.local import prober, probes
+from hearth.cluster.local.processes import Finished
+
+IP = "127.0.0.1"
+
+
+@asynccontextmanager
+async def served():
+    """Paths that answer with the status they name, that redirect, and one that never answers."""
+    seen = []
+
+    async def answer(request):
+        seen.append(request)
+        return web.Response(status=int(request.match_info["status"]))
+
+    async def redirect(request):
+        raise web.HTTPFound(request.query["to"])
+
+    async def hang(request):
+        await web.asyncio.Event().wait()
+
+    app = web.Application()
+    app.router.add_get("/status/{status}", answer)
+    app.router.add_get("/to", redirect)
+    app.router.add_get("/hang", hang)
+    runner = web.AppRunner(app, handler_cancellation=True)
+    await runner.setup()
+    site = web.TCPSite(runner, IP, 0)
+    await site.start()
+    try:
+        yield runner.addresses[0][1], seen
+    finally:
+        await runner.cleanup()
+
+
+async def send(action, *, timeout_s=10.0, execute=None):
+    async with prober.session() as http:
+        return await prober.send(action, timeout_s=timeout_s, http=http, execute=execute)
+
+
+@pytest.mark.parametrize(
+    ("path", "success"),
+    [
+        ("/status/200", True),
+        ("/status/399", True),
+        ("/status/400", False),
+        ("/status/503", False),
+        ("/status/304", True),
+        ("/to?to=/status/204", True),
+        ("/to?to=/status/500", False),
+        ("/to?to=http://elsewhere.invalid/", True),
+        ("/nothing", False),
+    ],
+)
+async def test_http(path, success):
+    async with served() as (port, _):
+        result = await send(probes.Http("http", IP, port, path))
+    assert result.success is success
+    assert result.success or "HTTP probe failed with statuscode" in result.message
+
+
+async def test_http_headers_are_sent():
+    async with served() as (port, seen):
+        await send(probes.Http("http", IP, port, "/status/200", (("Authorization", "Bearer x"),)))
+    assert seen[0].headers["Authorization"] == "Bearer x"
+    assert seen[0].headers["User-Agent"].startswith("kube-probe/")
+
+
+async def test_http_that_goes_in_circles():
+    async with served() as (port, _):
+        first, second = (f"/to?to=/to%3Fto={name}" for name in ("a", "b"))
+        result = await send(probes.Http("http", IP, port, "/to?to=/to?to=/to"))
+        assert not result.success
+        assert first != second
+
+
+async def test_http_that_does_not_answer():
+    async with served() as (port, _):
+        result = await send(probes.Http("http", IP, port, "/hang"), timeout_s=0.05)
+    assert not result.success
+    assert "deadline exceeded" in result.message
+
+
+@pytest.fixture
+def closed_port():
+    with socket.socket() as holder:
+        holder.bind((IP, 0))
+        yield holder.getsockname()[1]
+
+
+async def test_nobody_listens(closed_port):
+    for action in (
+        probes.Http("http", IP, closed_port, "/"),
+        probes.Tcp(IP, closed_port),
+        probes.Grpc(IP, closed_port, ""),
+    ):
+        result = await send(action)
+        assert not result.success
+        assert result.message
+
+
+async def test_what_is_no_http():
+    async with served() as (port, _):
+        assert not (await send(probes.Http("https", IP, port, "/status/200"))).success
+
+
+async def test_tcp():
+    async with served() as (port, _):
+        assert await send(probes.Tcp(IP, port)) == prober.Result(True)
+
+
+@pytest.mark.parametrize(
+    ("finished", "result"),
+    [
+        (Finished(0, "fine"), prober.Result(True, "fine")),
+        (Finished(1, "no"), prober.Result(False, "no")),
+        (Finished(1, ""), prober.Result(False, "exit code 1")),
+        (Finished(None, ""), prober.Result(False, "command timed out after 10s")),
+        (OSError(2, "No such file"), prober.Result(False, "check: No such file")),
+    ],
+)
+async def test_exec(finished, result):
+    async def execute(command, timeout_s):
+        assert (command, timeout_s) == (("check", "-x"), 10.0)
+        if isinstance(finished, OSError):
+            raise finished
+        return finished
+
+    assert await send(probes.Exec(("check", "-x")), execute=execute) == result
+
+
+async def test_grpc():
+    status = ServiceStatus()
+    server = Server([Health({OVERALL: [status]})])
+    await server.start(IP, 0)
+    port = server._server.sockets[0].getsockname()[1]
+    try:
+        status.set(True)
+        assert await send(probes.Grpc(IP, port, "")) == prober.Result(True)
+        status.set(False)
+        refused = await send(probes.Grpc(IP, port, ""))
+        assert refused == prober.Result(False, "service unhealthy (responded with 'NOT_SERVING')")
+        assert not (await send(probes.Grpc(IP, port, "other"))).success
+    finally:
+        server.close()
+        await server.wait_closed()
