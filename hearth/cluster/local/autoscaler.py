@@ -1,0 +1,263 @@
+"""One ScaledObject at work: KEDA's loops and the HPA's, over whatever tells the demand."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import anyio
+
+from hearth.api.meta import Manifest, ServiceKey
+from hearth.cluster import kinds
+from hearth.cluster.interface import Cluster, ClusterError, NotFound
+from hearth.cluster.local import autoscaling, scalestatus
+from hearth.cluster.local.autoscaling import History, Metric, Seen
+from hearth.cluster.local.externalpush import MetricSpec, NotOffered, Source, SourceError
+from hearth.cluster.local.scalespec import ScaleSpec
+from hearth.cluster.local.scalestatus import Ready, ScaleStatus
+
+log = logging.getLogger(__name__)
+
+Publish = Callable[[ScaleStatus], Awaitable[None]]
+Sleep = Callable[[float], Awaitable[object]]
+
+
+@dataclass(slots=True)
+class Memory:
+    """What outlives a change of the spec.  Moments are on `Pace.clock`."""
+
+    created_s: float
+    last_active_s: float | None = None
+    last_active_unix_s: float | None = None
+    history: History = field(default_factory=History)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """Time, and the HPA's share of it."""
+
+    clock: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Sleep = anyio.sleep
+    hpa_sync_s: float = 15.0
+
+
+class Autoscaler:
+    """Sets the replicas of one ScaledObject's target through `Cluster.scale` alone.
+
+    `sources`: one for each trigger.  `publish` takes the status whenever it may have changed.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        spec: ScaleSpec,
+        sources: Sequence[Source],
+        *,
+        memory: Memory,
+        pace: Pace,
+        publish: Publish,
+    ) -> None:
+        self._cluster = cluster
+        self._spec = spec
+        self._sources = sources
+        self._memory = memory
+        self._pace = pace
+        self._publish = publish
+        self.target_missing = False
+        """It waits for its Deployment; whoever sees that one appear may start it anew."""
+        self._status = ScaleStatus()
+        self._specs: list[Sequence[MetricSpec]] = [() for _ in sources]
+        self._streamed: set[int] = set()
+        self._deciding = anyio.Lock()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        if self._spec.paused:
+            return await self._pause()
+        await self._discover()
+        async with anyio.create_task_group() as group:
+            for index, source in enumerate(self._sources):
+                group.start_soon(self._again, lambda s=source: s.listen(self._pushed))
+                group.start_soon(self._stream_specs, index, source)
+            group.start_soon(self._poll)
+            group.start_soon(self._scale_between)
+
+    async def _pause(self) -> None:
+        wanted = self._spec.paused_replicas
+        if wanted is not None:
+            try:
+                await self._cluster.scale(self._spec.target, replicas=wanted)
+            except ClusterError as error:
+                log.warning("paused replicas not set", extra=self._said(reason=str(error)))
+        await self._say(self._status)
+
+    async def _discover(self) -> None:
+        """Find the target and the metric specs, however long that takes."""
+        pause_s = None
+        while True:
+            try:
+                await self._target()
+                for index, source in enumerate(self._sources):
+                    self._specs[index] = await source.specs()
+            except (ClusterError, SourceError) as error:
+                self.target_missing = isinstance(error, NotFound)
+                failed = Ready("False", "ScaledObjectCheckFailed", str(error))
+                await self._say(replace(self._status, ready=failed))
+                pause_s = autoscaling.reconnect_s(pause_s)
+                await self._pace.sleep(pause_s)
+            else:
+                self.target_missing = False
+                names = tuple(
+                    f"s{index}-{spec.name}"
+                    for index, specs in enumerate(self._specs)
+                    for spec in specs
+                )
+                found = replace(self._status, ready=scalestatus.READY, metric_names=names)
+                return await self._say(found)
+
+    async def _again(self, listen: Callable[[], Awaitable[None]]) -> None:
+        """Hold a stream open for ever, with KEDA's pauses between one and the next."""
+        pause_s = None
+        while True:
+            try:
+                await listen()
+                pause_s = None
+            except NotOffered:
+                return
+            except SourceError as error:
+                log.info("stream ended", extra=self._said(reason=str(error)))
+            pause_s = autoscaling.reconnect_s(pause_s)
+            await self._pace.sleep(pause_s)
+
+    async def _stream_specs(self, index: int, source: Source) -> None:
+        def told(specs: Sequence[MetricSpec]) -> None:
+            self._specs[index] = specs
+            self._streamed.add(index)
+
+        await self._again(lambda: source.listen_specs(told))
+
+    async def _poll(self) -> None:
+        while True:
+            started = self._pace.clock()
+            async with self._deciding:
+                await self._round()
+            took_s = self._pace.clock() - started
+            await self._pace.sleep(max(0.0, self._spec.polling_s - took_s))
+
+    async def _round(self) -> None:
+        """Ask all triggers, then decide."""
+        active, failure = self._spec.forced, ""
+        for index, source in enumerate(self._sources):
+            try:
+                active = await self._ask(index, source) or active
+            except SourceError:
+                # KEDA builds a trigger that failed anew, and asks it once more at once.
+                try:
+                    active = await self._ask(index, source) or active
+                except SourceError as error:
+                    failure = str(error)
+        await self._act(active=active, failure=failure)
+
+    async def _ask(self, index: int, source: Source) -> bool:
+        for spec in await self._current(index, source):
+            await source.value(spec.name)
+        return await source.active()
+
+    async def _current(self, index: int, source: Source) -> Sequence[MetricSpec]:
+        if index not in self._streamed:
+            self._specs[index] = await source.specs()
+        return self._specs[index]
+
+    async def _pushed(self) -> None:
+        async with self._deciding:
+            await self._act(active=True, failure="")
+
+    async def _act(self, *, active: bool, failure: str) -> None:
+        """Decide between zero and some, and carry it out.  `_deciding` is held."""
+        now = self._pace.clock()
+        try:
+            replicas = (await self._target()).get("spec", {}).get("replicas", 1)
+            decision = autoscaling.decide(
+                self._spec.window, self._seen(active, bool(failure), replicas), now=now
+            )
+            if decision.replicas is not None:
+                await self._scale(replicas, decision.replicas, reason=decision.step)
+        except ClusterError as error:
+            failed = Ready("False", "ErrorGettingCurrentReplicas", str(error))
+            return await self._say(replace(self._status, ready=failed))
+        if decision.touch:
+            self._memory.last_active_s = now
+            self._memory.last_active_unix_s = self._pace.wall()
+        ready = scalestatus.ready(active=active, failure=failure)
+        await self._say(replace(self._status, ready=ready, step=decision.step))
+
+    def _seen(self, active: bool, error: bool, replicas: int) -> Seen:
+        return Seen(
+            active=active,
+            error=error,
+            replicas=replicas,
+            created_s=self._memory.created_s,
+            last_active_s=self._memory.last_active_s,
+            hold_up=self._spec.hold_up,
+            hold_down=self._spec.hold_down,
+        )
+
+    async def _scale_between(self) -> None:
+        """The HPA: between one and many."""
+        while True:
+            try:
+                await self._sync()
+            except ClusterError as error:
+                log.warning("autoscaler sync failed", extra=self._said(reason=str(error)))
+            await self._pace.sleep(self._pace.hpa_sync_s)
+
+    async def _sync(self) -> None:
+        if (await self._target()).get("spec", {}).get("replicas", 1) == 0:
+            return
+        metrics = await self._metrics()
+        # KEDA's step to zero may have come since: a sync that is late must not undo it.
+        async with self._deciding:
+            target = await self._target()
+            replicas = target.get("spec", {}).get("replicas", 1)
+            wanted, self._memory.history = autoscaling.recommend(
+                self._spec.hpa,
+                self._memory.history,
+                replicas=replicas,
+                pods=target.get("status", {}).get("replicas", 0),
+                metrics=metrics,
+                now=self._pace.clock(),
+            )
+            await self._scale(replicas, wanted, reason="HorizontalPodAutoscaler")
+
+    async def _metrics(self) -> list[Metric]:
+        metrics = []
+        for index, source in enumerate(self._sources):
+            try:
+                for spec in await self._current(index, source):
+                    metrics.append(Metric(await source.value(spec.name), spec.target))
+            except SourceError as error:
+                log.info("metric not read", extra=self._said(reason=str(error)))
+                metrics.append(Metric(None, 1.0))
+        return metrics
+
+    async def _target(self) -> Manifest:
+        key: ServiceKey = self._spec.target
+        try:
+            return await self._cluster.get(kinds.DEPLOYMENT, *key)
+        except NotFound as error:
+            raise NotFound(f"the target Deployment {key} does not exist") from error
+
+    async def _scale(self, before: int, after: int, *, reason: str) -> None:
+        if before == after:
+            return
+        await self._cluster.scale(self._spec.target, replicas=after)
+        log.info("scaled", extra=self._said(reason=str(reason), before=before, replicas=after))
+
+    async def _say(self, status: ScaleStatus) -> None:
+        self._status = status
+        last = self._memory.last_active_unix_s
+        await self._publish(replace(status, last_active_unix_s=last))
+
+    def _said(self, **keys: object) -> dict[str, object]:
+        return {"service": str(self._spec.key), **keys}

@@ -1,0 +1,154 @@
+"""What a ScaledObject asks for, read from its manifest."""
+
+import datetime
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hearth.api.meta import Manifest, ServiceKey, key_of
+from hearth.cluster.local.autoscaling import DOWN, UP, Hpa, Policy, Rules, Window
+
+_ANNOTATION = "autoscaling.keda.sh"
+
+
+class BadScaledObject(ValueError):
+    """The object cannot be acted on; the message names the field."""
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleTrigger:
+    """One `external-push` trigger: whom to dial, and what to send along."""
+
+    address: str
+    metadata: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScaleSpec:
+    """All that is acted on.  Two that are equal need no restart."""
+
+    key: ServiceKey
+    uid: str
+    target: ServiceKey
+    window: Window
+    polling_s: float
+    hpa: Hpa
+    hpa_name: str
+    triggers: tuple[ScaleTrigger, ...]
+    paused: bool = False
+    paused_replicas: int | None = None
+    hold_up: bool = False
+    hold_down: bool = False
+    forced: bool = False
+    """Active whatever the triggers say."""
+
+
+def read(manifest: Manifest) -> ScaleSpec:
+    """Defaults are KEDA's and the HPA's.  Raises BadScaledObject."""
+    key = key_of(manifest)
+    metadata, spec = manifest["metadata"], manifest.get("spec", {})
+    annotations: Mapping[str, str] = metadata.get("annotations", {})
+    advanced = spec.get("advanced", {})
+    config = advanced.get("horizontalPodAutoscalerConfig", {})
+    minimum, maximum = spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", 100)
+    idle = spec.get("idleReplicaCount")
+    if minimum > maximum or (idle is not None and idle >= minimum):
+        raise BadScaledObject(
+            f"spec: idleReplicaCount ({idle}) must be below minReplicaCount ({minimum}), and that "
+            f"not above maxReplicaCount ({maximum})"
+        )
+    if spec.get("fallback") or advanced.get("scalingModifiers", {}).get("formula"):
+        raise BadScaledObject("spec: fallback and scalingModifiers are not built into this cluster")
+    behavior = config.get("behavior", {})
+    hold_up, hold_down = _on(annotations, "paused-scale-out"), _on(annotations, "paused-scale-in")
+    paused_replicas = _whole(annotations.get(f"{_ANNOTATION}/paused-replicas"))
+    return ScaleSpec(
+        key=key,
+        uid=metadata.get("uid", ""),
+        target=ServiceKey(key.namespace, _target(spec.get("scaleTargetRef", {}))),
+        window=Window(
+            min_replicas=minimum,
+            idle_replicas=idle,
+            cooldown_s=spec.get("cooldownPeriod", 300),
+            initial_cooldown_s=spec.get("initialCooldownPeriod", 0),
+        ),
+        polling_s=spec.get("pollingInterval", 30),
+        hpa=Hpa(
+            min_replicas=max(1, minimum),
+            max_replicas=maximum,
+            up=_rules(behavior.get("scaleUp", {}), UP, held=hold_up),
+            down=_rules(behavior.get("scaleDown", {}), DOWN, held=hold_down),
+        ),
+        hpa_name=config.get("name") or f"keda-hpa-{key.name}",
+        triggers=tuple(_trigger(trigger) for trigger in _some(spec.get("triggers"))),
+        paused=paused_replicas is not None or _on(annotations, "paused"),
+        paused_replicas=paused_replicas,
+        hold_up=hold_up,
+        hold_down=hold_down,
+        forced=_on(annotations, "force-activation"),
+    )
+
+
+def unix_s(timestamp: str | None) -> float | None:
+    """An RFC 3339 time as Unix seconds; None for none."""
+    return datetime.datetime.fromisoformat(timestamp).timestamp() if timestamp else None
+
+
+def rfc3339(unix_s: float) -> str:
+    """Unix seconds as Kubernetes writes them: whole seconds, UTC."""
+    moment = datetime.datetime.fromtimestamp(int(unix_s), datetime.UTC)
+    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _target(reference: Mapping[str, str]) -> str:
+    kind, name = reference.get("kind", "Deployment"), reference.get("name")
+    if kind != "Deployment" or not name:
+        raise BadScaledObject("spec.scaleTargetRef: must name a Deployment")
+    return name
+
+
+def _some(triggers: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+    if not triggers:
+        raise BadScaledObject("spec.triggers: at least one is required")
+    return triggers
+
+
+def _trigger(trigger: Mapping[str, Any]) -> ScaleTrigger:
+    metadata: Mapping[str, str] = trigger.get("metadata", {})
+    address = metadata.get("scalerAddress", "")
+    _, _, port = address.rpartition(":")
+    if trigger.get("type") != "external-push":
+        raise BadScaledObject("spec.triggers: only external-push is built into this cluster")
+    if trigger.get("metricType", "AverageValue") != "AverageValue":
+        raise BadScaledObject("spec.triggers: metricType must be AverageValue")
+    if trigger.get("authenticationRef") or metadata.get("enableTLS", "false") != "false":
+        raise BadScaledObject("spec.triggers: TLS is not built into this cluster")
+    if not port.isdecimal():
+        raise BadScaledObject(f"spec.triggers: scalerAddress must be host:port, not {address!r}")
+    return ScaleTrigger(address, tuple(sorted(metadata.items())))
+
+
+def _rules(said: Mapping[str, Any], default: Rules, *, held: bool) -> Rules:
+    policies = tuple(
+        Policy(policy["type"], policy["value"], policy["periodSeconds"])
+        for policy in said.get("policies") or ()
+    )
+    return Rules(
+        window_s=said.get("stabilizationWindowSeconds", default.window_s),
+        policies=policies or default.policies,
+        select="Disabled" if held else said.get("selectPolicy", default.select),
+    )
+
+
+def _on(annotations: Mapping[str, str], name: str) -> bool:
+    """KEDA reads anything that is not plainly false as true."""
+    text = annotations.get(f"{_ANNOTATION}/{name}")
+    return text is not None and text.lower() not in ("false", "f", "0")
+
+
+def _whole(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise BadScaledObject(f"{_ANNOTATION}/paused-replicas: must be a number, not {text!r}")
+    return int(text)

@@ -1,0 +1,64 @@
+"""The status in KEDA's words."""
+
+import pytest
+
+from hearth.cluster.local import scalespec, scalestatus
+from hearth.cluster.local.autoscaling import Step
+from hearth.cluster.local.scalestatus import READY, Ready, ScaleStatus
+from tests.cluster.local.test_scalespec import manifest
+
+SPEC = scalespec.read(manifest())
+
+
+def conditions(status, spec=SPEC) -> dict[str, tuple[str, str]]:
+    said = scalestatus.render(spec, status)["conditions"]
+    return {one["type"]: (one["status"], one["reason"]) for one in said}
+
+
+@pytest.mark.parametrize(
+    ("active", "failure", "expected"),
+    [
+        (True, "", READY),
+        (False, "", READY),
+        (True, "why", Ready("Unknown", "PartialTriggerError", "why")),
+        (False, "why", Ready("False", "TriggerError", "why")),
+    ],
+)
+def test_ready(active, failure, expected):
+    assert scalestatus.ready(active=active, failure=failure) == expected
+
+
+def test_nothing_known_yet():
+    rendered = scalestatus.render(SPEC, ScaleStatus())
+    assert set(rendered) == {"conditions"}
+    assert conditions(ScaleStatus())["Active"] == ("Unknown", "ScalerNotAsked")
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [(Step.ACTIVE, "True"), (Step.INACTIVE, "False"), (Step.COOLDOWN, "False")],
+)
+def test_found_and_decided(step, expected):
+    status = ScaleStatus(
+        ready=READY, step=step, metric_names=("s0-pending",), last_active_unix_s=60.5
+    )
+    rendered = scalestatus.render(SPEC, status)
+    assert rendered["externalMetricNames"] == ["s0-pending"]
+    assert rendered["hpaName"] == "keda-hpa-chat"
+    assert rendered["lastActiveTime"] == "1970-01-01T00:01:00Z"
+    said = conditions(status)
+    assert said["Ready"] == ("True", "ScaledObjectReady")
+    assert said["Active"] == (expected, step.value)
+    assert said["Paused"] == ("False", "ScaledObjectUnpaused")
+
+
+def test_paused():
+    spec = scalespec.read(manifest(annotations={"autoscaling.keda.sh/paused": "true"}))
+    assert conditions(ScaleStatus(), spec)["Paused"] == ("True", "ScaledObjectPaused")
+
+
+def test_refused():
+    (ready,) = scalestatus.refused("because")["conditions"]
+    assert (ready["status"], ready["reason"], ready["message"]) == (
+        "False", "ScaledObjectCheckFailed", "because",
+    )  # fmt: skip
