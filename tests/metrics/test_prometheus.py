@@ -59,8 +59,8 @@ def world():
 
 def test_it_is_an_observer_of_gateway_and_scaler(world):
     _gateway: observer.Observer = world.metrics
-    _scaler: push.PushObserver = world.metrics
-    for protocol in (observer.Observer, push.PushObserver):
+    _scaler: push.ScalerObserver = world.metrics
+    for protocol in (observer.Observer, push.ScalerObserver):
         for name in vars(protocol):
             assert name.startswith("_") or callable(getattr(world.metrics, name))
 
