@@ -14,7 +14,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _FILE_PERIOD_S = 0.02
 _PLAUSIBLE_AGE_S = 30.0
 """Sandboxes that count a process's start from another zero make it look older."""
-_CUT_S = 0.2
+_CUT_S = 0.1
 """How long connections get to close once nothing may finish any more."""
 
 
