@@ -35,6 +35,7 @@ class Metrics:
         self._demand = demand
         self._routes = routes
         self._in_flight: dict[ServiceKey, int] = {}
+        self._read_in_flight: Callable[[ServiceKey], int] | None = None
         self._streams: Tally[ServiceKey] = Tally()
         self._depths: dict[str, Callable[[], int]] = {}
         self._ages: dict[str, Callable[[], float]] = {}
@@ -119,6 +120,10 @@ class Metrics:
         """Read at every scrape how long an informer has heard nothing."""
         self._ages[kind] = staleness_s
 
+    def read_in_flight(self, in_flight: Callable[[ServiceKey], int]) -> None:
+        """Ask the gateway at every scrape, instead of being told by `forwarded`."""
+        self._read_in_flight = in_flight
+
     async def watch_loop(self, *, period_s: float = 0.5) -> None:
         """Measure, until cancelled, how late the event loop runs a timer."""
         while True:
@@ -128,7 +133,8 @@ class Metrics:
 
     def in_flight(self, key: ServiceKey) -> int:
         """Requests forwarded and not finished."""
-        return self._in_flight.get(key, 0)
+        read = self._read_in_flight
+        return read(key) if read else self._in_flight.get(key, 0)
 
     def forget(self, key: ServiceKey) -> None:
         """Remove all series of a service; those who still count it count nobody's."""

@@ -101,6 +101,14 @@ async def test_gauges_of_services_read_the_tables(world):
     assert ("service_phase", "ai", "chat", "Ready") not in seen
 
 
+async def test_the_gateway_can_be_asked_what_is_in_flight(world):
+    world.demand.admit(CHAT, limit=10)
+    world.metrics.read_in_flight(lambda key: int(key == CHAT))
+    seen = await world.scrape()
+    assert seen["in_flight_requests", "ai", "chat"] == 1
+    assert seen["held_requests", "ai", "chat"] == 0
+
+
 async def test_requests_are_counted_by_outcome_and_class_of_status(world):
     world.metrics.finished(CHAT, outcome="ok", status=200, seconds=2)
     world.metrics.finished(CHAT, outcome="ok", status=204, seconds=3)
