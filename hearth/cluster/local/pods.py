@@ -76,14 +76,15 @@ class Pod:
                         await anyio.sleep_forever()
                     await self._end()
                     tasks.cancel_scope.cancel()
+                # Gone from the cluster means that all of it is gone, and free for others.
+                lent.close()
+                await self._clear()
                 await self._finalize()
             finally:
                 limit_s = config.stop_grace_s + _DEATH_S
                 with anyio.move_on_after(limit_s, shield=True):
                     await self._stop(grace_s=config.stop_grace_s, hook=False)
-                    await anyio.to_thread.run_sync(
-                        partial(shutil.rmtree, ignore_errors=True), self._folder
-                    )
+                    await self._clear()
 
     async def _live(self, held: ExitStack, lent: ExitStack) -> None:
         """Until all its containers ended for good; what was `lent` to it is then given back."""
@@ -191,6 +192,10 @@ class Pod:
         async with anyio.create_task_group() as tasks:
             for one in (*self._init, *self._containers):
                 tasks.start_soon(partial(one.stop, grace_s=grace_s, hook=hook))
+
+    async def _clear(self) -> None:
+        remove = partial(shutil.rmtree, ignore_errors=True)
+        await anyio.to_thread.run_sync(remove, self._folder)
 
     async def _finalize(self) -> None:
         while not self._gone:

@@ -3,12 +3,13 @@
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import anyio
 
 from hearth.cluster import kinds
+from hearth.cluster.interface import Expired
 from hearth.cluster.local import sessions
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.config import KubeletConfig
@@ -42,16 +43,17 @@ class Running:
     async def until(self, name, check):
         """The pod once `check` of it is true: its first such state."""
         with anyio.fail_after(LIMIT_S):
-            listing = await self.cluster.list(kinds.POD, namespace="ai")
-            for pod in listing.items:
-                if pod["metadata"]["name"] == name and check(pod):
-                    return pod
-            async for change in self.cluster.watch(kinds.POD, since=listing.version):
-                if change.type == "BOOKMARK" or change.manifest["metadata"]["name"] != name:
-                    continue
-                if check(change.manifest):
-                    return change.manifest
-        raise AssertionError("the watch ended")
+            while True:
+                listing = await self.cluster.list(kinds.POD, namespace="ai")
+                for pod in listing.items:
+                    if pod["metadata"]["name"] == name and check(pod):
+                        return pod
+                with suppress(Expired):
+                    async for change in self.cluster.watch(kinds.POD, since=listing.version):
+                        if change.type == "BOOKMARK" or change.manifest["metadata"]["name"] != name:
+                            continue
+                        if check(change.manifest):
+                            return change.manifest
 
     async def states(self, name, *, since="0", last):
         """Every state of a pod, from its creation to the first for which `last` is true."""
@@ -139,6 +141,20 @@ def condition(pod, kind):
 
 def ready(pod):
     return condition(pod, "Ready").get("status") == "True"
+
+
+def pid(pod):
+    """The process that the pod's container is."""
+    return int(serving(pod)["containerID"].removeprefix("process://"))
+
+
+async def dead(number: int):
+    """Wait until a process has ended."""
+    if alive(number):
+        handle = os.pidfd_open(number)
+        with anyio.fail_after(LIMIT_S):
+            await anyio.wait_readable(handle)
+        os.close(handle)
 
 
 def alive(pid: int) -> bool:
