@@ -4,7 +4,7 @@ import hashlib
 import logging
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
@@ -20,7 +20,7 @@ from hearth.cluster import interface
 _log = logging.getLogger(__name__)
 
 _REREAD_S = 60.0
-_BACKOFF_S = 10.0
+_REST_S = 10.0
 _RELOAD_S = 60.0
 _BEARER = "BearerToken"
 _KUBECONFIG_FIELDS = (
@@ -152,7 +152,7 @@ class Kubeconfig:
     """A context of a kubeconfig file: token, client certificate or exec plugin.
 
     The whole file is read again (and a plugin run again) when the server refuses what it gave,
-    and when four fifths of a plugin's credential are over, by `run`.
+    and when four fifths of a plugin's credential are over, by `run`, `rest_s` apart at least.
     """
 
     def __init__(
@@ -160,11 +160,11 @@ class Kubeconfig:
         files: str,
         *,
         context: str = "",
-        sleep: Callable[[float], Awaitable[object]] = anyio.sleep,
+        rest_s: float = _REST_S,
     ) -> None:
         self._files = files
         self._context = context
-        self._sleep = sleep
+        self._least_rest_s = rest_s
         self._expires: datetime | None = None
         self._running = False
         self._refused = anyio.Event()
@@ -232,10 +232,10 @@ class Kubeconfig:
         if error is not None or limit.cancelled_caught:
             reason = str(error or "its exec plugin did not end")
             _log.warning("kubeconfig was not read", extra={"reason": reason})
-            await self._sleep(_BACKOFF_S)
+            await anyio.sleep(self._least_rest_s)
 
     def _rest_s(self) -> float:
         if self._expires is None:
             return float("inf")
         left_s = (self._expires - datetime.now(UTC)).total_seconds()
-        return max(_BACKOFF_S, 0.8 * left_s)
+        return max(self._least_rest_s, 0.8 * left_s)

@@ -52,7 +52,8 @@ def change(line: bytes, *, kind: Kind, managed_fields: bool) -> Change:
         raise interface.Unavailable(f"the watch of {kind} was answered with: {text}")
     match event.get("type"):
         case "ERROR":
-            raise answers.of_status(int(body.get("code") or 500), body, kind=kind)
+            code = body.get("code")
+            raise answers.of_status(code if isinstance(code, int) else 500, body, kind=kind)
         case "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" as name:
             manifest = kept(body, kind=kind, managed_fields=managed_fields)
             return Change(name, manifest, str(manifest["metadata"].get("resourceVersion", "")))

@@ -1,0 +1,250 @@
+"""Tries, pauses, deadlines and connections, against a server that misbehaves."""
+
+import logging
+
+import anyio
+import pytest
+
+import hearth
+from hearth.api.meta import ServiceKey
+from hearth.cluster import kinds
+from hearth.cluster.interface import (
+    AlreadyExists,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    KindMissing,
+    Unavailable,
+)
+from tests.cluster.scripted import drop, hang, refuse, reply, reset, watch
+
+PODS = "/api/v1/pods"
+CHAT = "/apis/apps/v1/namespaces/ai/deployments/chat"
+DEPLOYMENTS = "/apis/apps/v1/namespaces/ai/deployments"
+LEASE = "/apis/coordination.k8s.io/v1/namespaces/ai/leases/hearth"
+KEY = ServiceKey("ai", "chat")
+
+
+def deployment():
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "chat", "namespace": "ai"},
+    }
+
+
+def lease():
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {"name": "hearth", "namespace": "ai", "resourceVersion": "1"},
+    }
+
+
+VERBS = {
+    "get": ("GET", CHAT, lambda c: c.get(kinds.DEPLOYMENT, "ai", "chat")),
+    "list": ("GET", PODS, lambda c: c.list(kinds.POD)),
+    "apply": ("PATCH", CHAT, lambda c: c.apply(deployment(), manager="hearth")),
+    "status": ("PATCH", f"{CHAT}/status", lambda c: c.patch_status(deployment(), manager="s")),
+    "scale": ("PATCH", f"{CHAT}/scale", lambda c: c.scale(KEY, replicas=1)),
+    "delete": ("DELETE", CHAT, lambda c: c.delete(deployment())),
+    "create": ("POST", DEPLOYMENTS, lambda c: c.create(deployment())),
+    "update": ("PUT", LEASE, lambda c: c.update(lease())),
+}
+REPEATABLE = ("get", "list", "apply", "status", "scale", "delete")
+ONCE = ("create", "update")
+
+
+@pytest.mark.parametrize("verb", REPEATABLE)
+@pytest.mark.parametrize(
+    "fault",
+    [drop, reset, refuse(503), refuse(502), refuse(504), refuse(500, message="etcd timed out"),
+     reply(503, text="<html>busy</html>"), reply(200, text="<html>log in</html>")],
+)  # fmt: skip
+async def test_what_may_be_repeated_is_until_it_succeeds(cluster, server, pauses, verb, fault):
+    method, path, call = VERBS[verb]
+    server.on(method, path, refuse(429), fault, reply(body={"metadata": {}}))
+    await call(cluster)
+    # A verb without a body is sent again by the library itself when a kept connection broke.
+    assert len(server.seen) >= 3
+    assert pauses[0] == 0.2
+
+
+@pytest.mark.parametrize("verb", ONCE)
+@pytest.mark.parametrize("fault", [refuse(503), refuse(500, message="etcd timed out"), hang])
+async def test_what_may_not_is_left_to_the_caller(connect, server, verb, fault):
+    method, path, call = VERBS[verb]
+    cluster = await connect(try_s=0.05)
+    server.on(method, path, fault)
+    with pytest.raises(Unavailable):
+        await call(cluster)
+    assert len(server.seen) == 1
+
+
+@pytest.mark.parametrize("verb", [*REPEATABLE, *ONCE])
+async def test_what_was_turned_away_at_the_door_is_always_repeated(cluster, server, pauses, verb):
+    method, path, call = VERBS[verb]
+    server.on(method, path, reply(429, Retry_After="1"), reply(body={"metadata": {}}))
+    await call(cluster)
+    assert len(server.seen) == 2
+    assert pauses == [pytest.approx(1.1)]
+
+
+@pytest.mark.parametrize("verb", [*REPEATABLE, *ONCE])
+async def test_where_nobody_listens_every_verb_is_repeated(connect, server, pauses, verb):
+    _, _, call = VERBS[verb]
+    cluster = await connect(call_s=2.0)
+    cluster._credentials.configuration.host = "http://127.0.0.1:1"
+    with pytest.raises(Unavailable, match=r"Cannot connect|Connect call failed"):
+        await call(cluster)
+    assert len(pauses) > 3
+    assert pauses == sorted(pauses)
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "error"),
+    [
+        (400, "BadRequest", Invalid),
+        (403, "Forbidden", Forbidden),
+        (404, "", KindMissing),
+        (409, "Conflict", Conflict),
+        (409, "AlreadyExists", AlreadyExists),
+        (422, "Invalid", Invalid),
+    ],
+)
+@pytest.mark.parametrize("verb", ["apply", "create", "update", "get"])
+async def test_a_refusal_is_final(cluster, server, pauses, verb, code, reason, error):
+    method, path, call = VERBS[verb]
+    server.on(method, path, reply(code, {"code": code, "reason": reason}, Retry_After="1"))
+    with pytest.raises(error):
+        await call(cluster)
+    assert len(server.seen) == 1
+    assert pauses == []
+
+
+async def test_an_undeclared_field_is_final_though_the_server_calls_it_its_own_fault(
+    cluster, server
+):
+    message = "failed to create typed patch object: .spec.foo: field not declared in schema"
+    server.on("PATCH", CHAT, refuse(500, message=message))
+    with pytest.raises(Invalid, match="field not declared"):
+        await cluster.apply(deployment(), manager="hearth")
+    assert len(server.seen) == 1
+
+
+async def test_a_patch_that_was_applied_unheard_is_sent_again(cluster, server):
+    """A kept connection that dies takes the answer with it; apply says the same once more."""
+    server.on("PATCH", CHAT, reply(body=deployment()), drop, reply(body=deployment()))
+    for _ in range(2):
+        await cluster.apply(deployment(), manager="hearth")
+    assert [seen.body for seen in server.seen] == [deployment()] * 3
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [refuse(429, retryAfterSeconds=60), refuse(503, retryAfterSeconds=60),
+     reply(429, Retry_After="60")],
+)  # fmt: skip
+async def test_a_pause_beyond_the_deadline_is_the_callers(cluster, server, pauses, fault):
+    server.on("PATCH", CHAT, fault)
+    with pytest.raises(Unavailable) as caught:
+        await cluster.apply(deployment(), manager="hearth")
+    assert caught.value.retry_after_s == 60
+    assert len(server.seen) == 1
+    assert pauses == []
+
+
+async def test_a_server_that_hangs_is_left_at_the_deadline(connect, server):
+    cluster = await connect(call_s=0.1)
+    server.on("GET", CHAT, always=hang)
+    with pytest.raises(Unavailable, match=r"no answer to GET .*/chat within 0.1s"):
+        await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
+    await server.all_gone()
+
+
+async def test_a_try_that_hangs_is_followed_by_another(connect, server):
+    cluster = await connect(try_s=0.05)
+    server.on("GET", CHAT, hang, reply(body=deployment()))
+    assert await cluster.get(kinds.DEPLOYMENT, "ai", "chat") == deployment()
+
+
+async def test_cancelled_in_a_patch_it_leaves_nothing_behind(cluster, server):
+    server.on("PATCH", CHAT, hang)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(lambda: cluster.apply(deployment(), manager="hearth"))
+        await server.requests(1)
+        tasks.cancel_scope.cancel()
+    await server.all_gone()
+
+
+async def test_every_request_says_who_we_are(cluster, server):
+    server.on("GET", CHAT, reply(body=deployment()))
+    await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
+    [seen] = server.seen
+    assert seen.headers["user-agent"] == f"hearth/{hearth.__version__}"
+    assert seen.headers["authorization"] == "Bearer t"
+
+
+async def test_warnings_of_the_api_are_logged_once(cluster, server, caplog):
+    warning = reply(body=deployment(), Warning='299 - "spec.foo is deprecated"')
+    server.on("PATCH", CHAT, always=warning)
+    with caplog.at_level(logging.WARNING):
+        for _ in range(3):
+            await cluster.apply(deployment(), manager="hearth")
+    assert [record.reason for record in caplog.records] == ["spec.foo is deprecated"]
+
+
+async def test_watches_take_no_connection_from_calls(connect, server):
+    cluster = await connect(connections=1)
+    server.on("GET", PODS, always=watch(("ADDED", {"metadata": {"name": "p"}}), then=hang))
+    server.on("PATCH", CHAT, reply(body=deployment()))
+    watches = [cluster.watch(kinds.POD, since="1") for _ in range(3)]
+    for one in watches:
+        await anext(one)
+    await cluster.apply(deployment(), manager="hearth")
+    assert len({seen.connection for seen in server.seen}) == 4
+    for one in watches:
+        await one.aclose()
+    await server.requests(4)
+
+
+async def test_calls_share_one_connection(connect, server):
+    cluster = await connect(connections=1)
+    server.on("GET", CHAT, always=reply(body=deployment()))
+    async with anyio.create_task_group() as tasks:
+        for _ in range(5):
+            tasks.start_soon(cluster.get, kinds.DEPLOYMENT, "ai", "chat")
+    assert {seen.connection for seen in server.seen} == {1}
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (refuse(410, "Expired"), Expired),
+        (refuse(410), Expired),
+        (refuse(404), KindMissing),
+        (reply(404, text="404 page not found"), KindMissing),
+        (refuse(403), Forbidden),
+        (reply(429, text="too many requests", Retry_After="5"), Unavailable),
+        (reply(503, text="<html>busy</html>"), Unavailable),
+        (refuse(500), Unavailable),
+        (drop, Unavailable),
+        (reset, Unavailable),
+    ],
+)
+async def test_a_watch_that_cannot_begin_says_why_at_once(cluster, server, answer, error):
+    """The informer backs off, which knows what to watch from; so nothing is repeated here."""
+    server.on("GET", PODS, answer, answer)
+    with pytest.raises(error) as caught:
+        await anext(cluster.watch(kinds.POD, since="1"))
+    assert type(caught.value) is error
+    if isinstance(caught.value, Unavailable) and "too many" in str(caught.value):
+        assert caught.value.retry_after_s == 5
+
+
+async def test_a_watch_where_nobody_listens(connect):
+    cluster = await connect()
+    cluster._credentials.configuration.host = "http://127.0.0.1:1"
+    with pytest.raises(Unavailable, match=r"Cannot connect|Connect call failed"):
+        await anext(cluster.watch(kinds.POD, since="1"))
