@@ -4,7 +4,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import hearth
 from hearth import log, settings
@@ -33,12 +33,7 @@ class _Parser(argparse.ArgumentParser):
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
     """Exit with 0, with 1 and one line for what could not be done, with 2 for a wrong call."""
-    arguments = list(sys.argv[1:] if argv is None else argv)
-    if arguments[:1] == ["stub"]:  # imports nothing else: an engine should start at once
-        from hearth.stub import command
-
-        sys.exit(command.main(arguments[1:]))
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_args(argv)
     try:
         sys.exit(_COMMANDS[options.command](options))
     except UserError as error:
@@ -137,10 +132,10 @@ def _setting_options(
         )
 
 
-def _settings(model: type[S], options: argparse.Namespace) -> S:
+def _settings(model: type[S], options: Mapping[str, Any]) -> S:
     given = {
         name: value
-        for name, value in vars(options).items()
+        for name, value in options.items()
         if name in model.model_fields and value is not None
     }
     return settings.read(model, given, os.environ)
@@ -149,7 +144,7 @@ def _settings(model: type[S], options: argparse.Namespace) -> S:
 def _local(options: argparse.Namespace) -> int:
     from hearth import app
 
-    chosen = _settings(settings.LocalSettings, options)
+    chosen = _settings(settings.LocalSettings, vars(options))
     if not chosen.files:
         raise UserError("name the manifests to serve, for example: hearth local -f examples/")
     log.configure(level=chosen.log_level, format=chosen.log_format)
@@ -162,9 +157,9 @@ def _local(options: argparse.Namespace) -> int:
 def _render(options: argparse.Namespace) -> int:
     from hearth import render
 
-    site = app_site(options)
+    chosen = _settings(settings.Settings, vars(options))
     try:
-        sys.stdout.write(render.text(options.files, site=site))
+        sys.stdout.write(render.text(options.files, site=chosen.site()))
     except render.CannotRender as error:
         raise UserError(str(error)) from error
     return 0
@@ -173,12 +168,12 @@ def _render(options: argparse.Namespace) -> int:
 def _crd(options: argparse.Namespace) -> int:
     from hearth.api import crd
 
-    sys.stdout.write(crd.yaml_text(_settings(settings.Settings, options).groups))
+    sys.stdout.write(crd.yaml_text(_settings(settings.Settings, vars(options)).groups))
     return 0
 
 
 def _run(options: argparse.Namespace) -> int:
-    _settings(settings.Settings, options)
+    _settings(settings.Settings, vars(options))
     raise UserError("the adapter for a real cluster is not built yet; use 'hearth local'")
 
 
