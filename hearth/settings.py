@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 
 from hearth.api import groups
 from hearth.api.meta import Duration
+from hearth.reconcile.site import Site
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 
@@ -86,6 +87,17 @@ class Settings(BaseModel):
         "info", description="What is logged: debug, info, warning or error."
     )
     log_format: Literal["text", "json"] = Field("text", description="One line of text or JSON.")
+
+    def site(self, *, scaler: str = "") -> Site:
+        """What rendering needs to know; `scaler`: what KEDA dials, where no Service leads there."""
+        return Site(
+            release=self.release,
+            namespace=self.namespace,
+            cluster_domain=self.cluster_domain,
+            scaler=scaler,
+            polling_interval_s=self.polling_interval,
+            shared_service=self.shared_service,
+        )
 
 
 class LocalSettings(Settings):
@@ -161,7 +173,7 @@ def metavar(field: FieldInfo) -> str:
         return "NAME=VALUE"
     if field.annotation is Duration:
         return "DURATION"
-    return {int: "N", Path: "PATH"}.get(field.annotation or str, "TEXT")
+    return "N" if field.annotation is int else "PATH" if field.annotation is Path else "TEXT"
 
 
 def shown_default(field: FieldInfo) -> str:

@@ -1,0 +1,71 @@
+"""Print what Hearth would write for the services in some files: no cluster, no network."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import yaml
+
+from hearth.api import manifests
+from hearth.api.llmservice import LLMService
+from hearth.api.manifests import Parsed
+from hearth.api.meta import Manifest
+from hearth.api.runtime import InferenceRuntime
+from hearth.reconcile import desired, selection
+from hearth.reconcile.refusal import Refused
+from hearth.reconcile.site import Site
+
+
+class CannotRender(Exception):
+    """What is wrong with the files, one line a problem."""
+
+
+def text(paths: Iterable[str], *, site: Site) -> str:
+    """Every object as one YAML stream, in write order.  Raises CannotRender."""
+    parsed = [_read(path, site) for path in _files(paths)]
+    problems = [str(problem) for one in parsed for problem in one.problems]
+    problems += [str(problem) for problem in manifests.duplicates(parsed)]
+    if problems:
+        raise CannotRender("\n".join(problems))
+    read = [manifest for one in parsed for manifest in one.manifests]
+    return yaml.safe_dump_all(_objects(read, site), sort_keys=False, allow_unicode=True)
+
+
+def _files(paths: Iterable[str]) -> Iterator[Path]:
+    for path in map(Path, paths):
+        if path.is_dir():
+            found = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml"))
+            if not found:
+                raise CannotRender(f"{path}: there is no .yaml file in this folder")
+            yield from found
+        elif path.exists():
+            yield path
+        else:
+            raise CannotRender(f"{path}: there is no such file or folder")
+
+
+def _read(path: Path, site: Site) -> Parsed:
+    try:
+        return manifests.parse(path.read_text(), file=str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise CannotRender(f"{path}: cannot be read: {error}") from error
+
+
+def _objects(read: list[Manifest], site: Site) -> Iterator[Manifest]:
+    runtimes = [InferenceRuntime.model_validate(m) for m in read if m["kind"] == "InferenceRuntime"]
+    services = [LLMService.model_validate(m) for m in read if m["kind"] == "LLMService"]
+    if not services:
+        raise CannotRender("there is no LLMService in these files; add the file that holds one")
+    first = {service.key: service for service in reversed(services)}
+    for service in services:
+        try:
+            if first[service.key] is not service:
+                raise desired.name_taken(service, first[service.key])
+            runtime = selection.pick(service, runtimes)
+            yield from desired.render(service, runtime, site=site).manifests
+        except Refused as error:
+            raise CannotRender(
+                f"LLMService {service.key}: {error.refusal.reason}: {error}"
+            ) from error
+    for namespace in dict.fromkeys(service.key.namespace for service in services):
+        there = [service for service in services if service.key.namespace == namespace]
+        yield desired.render_shared(namespace, there, site=site)
