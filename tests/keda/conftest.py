@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.lowlevel
 import pytest
 from grpclib.client import Channel
 
@@ -72,6 +73,12 @@ class World:
 
     def stub(self) -> externalscaler_grpc.ExternalScalerStub:
         return externalscaler_grpc.ExternalScalerStub(self.connect())
+
+    async def until_streams(self, count: int) -> None:
+        """Wait for streams that the observer is not told of: of services not known yet."""
+        with anyio.fail_after(10):
+            while self.server.pushes.streams(KEY) != count:
+                await anyio.lowlevel.checkpoint()
 
     def serve(self, key: ServiceKey = KEY, *, ready: bool = False, uid: str = "u-1") -> None:
         pod = Backend(uid=f"p-{key}", pod="p", host="127.0.0.1", port=1, ready=True)

@@ -188,3 +188,23 @@ async def test_unobserved_pushes_work(world):
     pushes.end()
     await pushes.stream(KEY, uid="", send=anyio.sleep_forever)
     assert pushes.streams(KEY) == 0
+
+
+async def test_a_stream_that_waits_for_its_service_ends_with_the_rest(world):
+    async with anyio.create_task_group() as group:
+        group.start_soon(lambda: world.server.pushes.stream(KEY, uid="", send=anyio.sleep_forever))
+        await world.time.sleeping(push.APPEAR_S)
+        world.server.pushes.end()
+    assert world.server.pushes.streams(KEY) == 0
+
+
+async def test_a_stream_opened_before_the_caches_are_synced_waits_for_them(world):
+    world.server.gate.close("starting")
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        await world.until_streams(1)
+        world.serve()
+        world.server.gate.open()
+        world.demand.admit(KEY, limit=1)
+        assert (await stream.recv_message()).result
+        await stream.cancel()

@@ -139,6 +139,17 @@ async def test_bytes_that_are_no_message_are_refused(world):
     assert caught.value.status is Status.INVALID_ARGUMENT
 
 
+async def test_compression_is_refused(world):
+    method = world.stub().IsActive
+    with pytest.raises(GRPCError, match="compressed requests") as caught:
+        async with method.open() as stream:
+            await stream.send_request()
+            await stream._stream.send_data(b"\x01\x00\x00\x00\x01x", end_stream=True)
+            stream._send_message_done = True
+            await stream.recv_message()
+    assert caught.value.status is Status.UNIMPLEMENTED
+
+
 @pytest.mark.parametrize("metric", ["", "s0-pending", "queue"])
 async def test_an_unknown_metric_is_refused(world, metric):
     world.serve()

@@ -3,14 +3,16 @@
 import functools
 import inspect
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
+from hearth.cluster.interface import Change, Unavailable
 from hearth.cluster.local.autoscaler import Pace
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.scaledobjects import ScaledObjects
@@ -348,3 +350,81 @@ async def test_a_watch_that_is_too_old_begins_anew():
         again = scaled_object(world.address, key=gone, minReplicaCount=2)
         await world.cluster.create(again)
         await replicas(world.cluster, 2, gone)
+
+
+class Patchy(LocalCluster):
+    """Every watch ends after one change, and sometimes nobody answers."""
+
+    away = False
+
+    async def list(self, kind, **selection):
+        if self.away:
+            raise Unavailable()
+        return await super().list(kind, **selection)
+
+    async def watch(self, kind, **selection):
+        async with aclosing(super().watch(kind, **selection)) as changes:
+            change = await anext(changes)
+        yield change
+        yield Change("BOOKMARK", {}, change.version)
+
+    async def patch_status(self, manifest, *, manager):
+        if self.away:
+            raise Unavailable()
+        return await super().patch_status(manifest, manager=manager)
+
+
+async def test_watches_that_end_miss_nothing():
+    kept, gone = ServiceKey("ai", "kept"), ServiceKey("ai", "gone")
+    async with prepared(Patchy()) as world, at_work(world):
+        await world.deploy(0, gone)
+        await ready(world, gone)
+        await world.deploy(0, kept, minReplicaCount=1)
+        await world.cluster.delete(scaled_object("x:1", key=gone))
+        await replicas(world.cluster, 1, kept)
+        other = ServiceKey("ai", "other")
+        await world.deploy(0, other, minReplicaCount=1)
+        await replicas(world.cluster, 1, other)
+        assert world.server.pushes.streams(gone) == 0
+
+
+async def test_a_cluster_that_is_away_is_asked_again():
+    cluster = Patchy()
+    async with prepared(cluster) as world, at_work(world):
+        await world.deploy(0)
+        await ready(world)
+        cluster.away = True
+        world.demand.admit(KEY, limit=1)
+        await replicas_of(cluster, 1)
+        await world.time.sleeping(1)
+        assert condition(await object_of(world), "Active")[1] != "ScalerActive"
+        cluster.away = False
+        world.time.advance(1)
+        await world.time.sleep_out(20)
+        await said(cluster, "Active", "True", "ScalerActive")
+        await world.change(minReplicaCount=2)
+        await replicas(cluster, 2)
+
+
+async def replicas_of(cluster: LocalCluster, count: int) -> None:
+    """Like `replicas`, for a cluster that answers no list."""
+    with anyio.fail_after(10):
+        while (await cluster.get(kinds.DEPLOYMENT, *KEY))["spec"]["replicas"] != count:
+            await anyio.lowlevel.checkpoint()
+
+
+@in_a_world
+async def test_an_object_that_is_going_is_left_alone(world):
+    held = scaled_object(world.address)
+    held["metadata"]["finalizers"] = ["somebody/else"]
+    world.route()
+    await world.cluster.create(deployment(0))
+    await world.cluster.create(held)
+    await ready(world)
+    await world.cluster.delete(await object_of(world))
+    other = ServiceKey("ai", "other")
+    await world.deploy(0, other)
+    await ready(world, other)
+    world.demand.admit(KEY, limit=1)
+    assert world.server.pushes.streams(KEY) == 0
+    assert (await world.cluster.get(kinds.DEPLOYMENT, *KEY))["spec"]["replicas"] == 0
