@@ -1,0 +1,95 @@
+"""Workers that take keys from a queue and reconcile them, one pass at a time a key."""
+
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from typing import Generic, TypeVar
+
+import anyio
+
+from hearth.cluster.informer import Informer
+from hearth.cluster.workqueue import WorkQueue
+
+logger = logging.getLogger(__name__)
+
+K = TypeVar("K", bound=Hashable)
+
+Reconcile = Callable[[K], Awaitable[float | None]]
+"""One pass over one key; may answer in how many seconds it wants the next."""
+
+Watcher = Callable[[str, float], None]
+"""Told of each pass: `ok`, `error` or `timeout`, and the seconds it took."""
+
+
+class Controller(Generic[K]):
+    """Runs `reconcile` for every key of `queue`, with `workers` at a time.
+
+    Starts when all `informers` (run by somebody else) are synced.  A pass that raises or takes
+    longer than `deadline_s` is logged and comes again with back-off; nothing a pass does ends
+    the controller.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        reconcile: Reconcile[K],
+        *,
+        queue: WorkQueue[K],
+        informers: Sequence[Informer] = (),
+        workers: int = 4,
+        deadline_s: float = 30.0,
+        watcher: Watcher = lambda outcome, seconds: None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self.queue = queue
+        self._reconcile = reconcile
+        self._informers = informers
+        self._workers = workers
+        self._deadline_s = deadline_s
+        self._watcher = watcher
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        for informer in self._informers:
+            await informer.synced.wait()
+        async with anyio.create_task_group() as tasks:
+            for _ in range(self._workers):
+                tasks.start_soon(self._work)
+
+    def __repr__(self) -> str:
+        return f"<Controller {self.name} {self.queue!r}>"
+
+    async def _work(self) -> None:
+        while True:
+            key = await self.queue.wait()
+            try:
+                await self._pass(key)
+            finally:
+                self.queue.done(key)
+
+    async def _pass(self, key: K) -> None:
+        began = self._clock()
+        again_s: float | None = None
+        outcome = "timeout"
+        try:
+            with anyio.move_on_after(self._deadline_s):
+                again_s = await self._reconcile(key)
+                outcome = "ok"
+        except Exception:  # around one reconcile: the next key must not suffer from this one
+            outcome = "error"
+            logger.exception("reconcile failed", extra=self._about(key))
+        if outcome == "ok":
+            self.queue.succeed(key)
+            if again_s is not None:
+                self.queue.add(key, after_s=again_s)
+        else:
+            delay_s = self.queue.fail(key)
+            if outcome == "timeout":
+                extra = {**self._about(key), "delay_s": round(delay_s, 2)}
+                logger.error("reconcile took too long", extra=extra)
+        self._watcher(outcome, self._clock() - began)
+
+    def _about(self, key: K) -> dict[str, str]:
+        return {"controller": self.name, "key": str(key)}

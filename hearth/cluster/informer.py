@@ -1,0 +1,241 @@
+"""One kind in memory: listed, then watched; who cares is told of each change."""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from contextlib import aclosing
+
+import anyio
+
+from hearth.api.meta import Manifest, ServiceKey, key_of
+from hearth.cluster.backoff import Backoff
+from hearth.cluster.interface import Change, Cluster, ClusterError, Expired, Kind, KindMissing
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[Manifest | None, Manifest | None], None]
+"""Called with the object before and after; None where it did not, or does no more, exist."""
+
+Index = Callable[[Manifest], Iterable[Hashable]]
+"""What an object can be looked up by."""
+
+_SETTLED_S = 10.0
+"""A watch that lived so long was no failure, whatever ended it."""
+
+
+class Informer:
+    """A copy of the objects of one kind (read-only), kept by `run`.
+
+    `indexes` make look-ups cost what they find.  `managed_fields=False` leaves
+    `metadata.managedFields` out of the copy.  A kind that the cluster does not serve is a state
+    (`available`), asked for again every `missing_retry_s`; everything is listed anew every
+    `relist_s`, since a watch may lose what nobody notices.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        kind: Kind,
+        *,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+        indexes: Mapping[str, Index] | None = None,
+        managed_fields: bool = False,
+        relist_s: float = 4 * 3600.0,
+        missing_retry_s: float = 60.0,
+        backoff: Backoff | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.kind = kind
+        self.synced = anyio.Event()
+        """Set when the first list is in, or the kind turned out to be missing."""
+        self.available = True
+        """Whether the cluster serves this kind."""
+        self._cluster = cluster
+        self._namespace = namespace
+        self._labels = labels
+        self._indexes = {"namespace": _namespaces, **(indexes or {})}
+        self._managed_fields = managed_fields
+        self._relist_s = relist_s
+        self._missing_retry_s = missing_retry_s
+        self._backoff = backoff or Backoff(0.5, 30.0)
+        self._clock = clock
+        self._objects: dict[ServiceKey, Manifest] = {}
+        self._by: dict[str, dict[Hashable, dict[ServiceKey, Manifest]]] = {
+            name: {} for name in self._indexes
+        }
+        self._handlers: list[Handler] = []
+        self._version = ""
+        self._heard = clock()
+
+    def get(self, key: ServiceKey) -> Manifest | None:
+        """The object as it was last heard of."""
+        return self._objects.get(key)
+
+    def find(self, index: str, value: Hashable) -> Collection[Manifest]:
+        """The objects whose `index` holds `value`, in the order they came."""
+        return self._by[index].get(value, {}).values()
+
+    def __iter__(self) -> Iterator[Manifest]:
+        return iter(tuple(self._objects.values()))
+
+    def __len__(self) -> int:
+        return len(self._objects)
+
+    def __repr__(self) -> str:
+        state = f"{len(self)} at {self._version}" if self.available else "missing"
+        return f"<Informer {self.kind} {state}>"
+
+    def listen(self, handler: Handler) -> Callable[[], None]:
+        """Call `handler(old, new)` at every change, after the copy has it; returns how to stop.
+
+        It must not block: it puts a key into a queue.
+        """
+        self._handlers.append(handler)
+        return lambda: self._handlers.remove(handler)
+
+    def staleness_s(self) -> float:
+        """Seconds since the cluster was last heard about this kind."""
+        return self._clock() - self._heard
+
+    async def run(self) -> None:
+        """Keep the copy until cancelled.  No failure of the cluster ends it."""
+        failures = 0
+        while True:
+            began = self._clock()
+            try:
+                await self._list()
+                with anyio.move_on_after(self._relist_s * self._backoff.random.uniform(0.8, 1.2)):
+                    await self._follow()
+                failures = 0
+            except KindMissing:
+                self._miss()
+                await anyio.sleep(self._missing_retry_s)
+            except ClusterError as error:
+                settled = self._clock() - began >= _SETTLED_S
+                failures = 1 if settled else failures + 1
+                if not (settled and isinstance(error, Expired)):
+                    await self._rest("list failed", error, failures)
+
+    async def _list(self) -> None:
+        listing = await self._cluster.list(
+            self.kind, namespace=self._namespace, labels=self._labels
+        )
+        self._hear(listing.version)
+        if not self.available:
+            logger.info("kind is served now", extra={"kind": str(self.kind)})
+            self.available = True
+        found = {key_of(manifest): manifest for manifest in listing.items}
+        for key in [key for key in self._objects if key not in found]:
+            self._put(key, None)
+        for key, manifest in found.items():
+            self._put(key, manifest)
+        self.synced.set()
+
+    async def _follow(self) -> None:
+        """Watch, again and again.  Ends with Expired or KindMissing, or cut by the timer."""
+        failures = 0
+        while True:
+            began = self._clock()
+            error: ClusterError | None = None
+            try:
+                await self._watch()
+            except (Expired, KindMissing):
+                raise
+            except ClusterError as failure:
+                error = failure
+            settled = self._clock() - began >= _SETTLED_S
+            if error is None and settled:
+                failures = 0
+                continue
+            failures = 1 if settled else failures + 1
+            await self._rest("watch ended", error, failures)
+
+    async def _watch(self) -> None:
+        stream = self._cluster.watch(
+            self.kind, since=self._version, namespace=self._namespace, labels=self._labels
+        )
+        async with aclosing(stream) as changes:
+            async for change in changes:
+                self._take(change)
+
+    def _take(self, change: Change) -> None:
+        self._hear(change.version)
+        if change.type != "BOOKMARK":
+            gone = change.type == "DELETED"
+            self._put(key_of(change.manifest), None if gone else change.manifest)
+
+    def _hear(self, version: str) -> None:
+        self._version = version
+        self._heard = self._clock()
+
+    def _miss(self) -> None:
+        if self.available:
+            logger.warning("kind is not served", extra={"kind": str(self.kind)})
+        self.available = False
+        self._heard = self._clock()
+        for key in tuple(self._objects):
+            self._put(key, None)
+        self.synced.set()
+
+    def _put(self, key: ServiceKey, new: Manifest | None) -> None:
+        """Replace an object and tell it; another uid under one name is another object."""
+        old = self._objects.get(key)
+        if old is not None and new is not None:
+            before, after = old["metadata"], new["metadata"]
+            if before.get("uid") != after.get("uid"):
+                self._put(key, None)
+                old = None
+            elif before.get("resourceVersion") == after.get("resourceVersion"):
+                return
+        if new is not None and not self._managed_fields:
+            metadata = {k: v for k, v in new["metadata"].items() if k != "managedFields"}
+            new = {**new, "metadata": metadata}
+        if old is not None:
+            self._unindex(key, old)
+            del self._objects[key]
+        if new is not None:
+            self._objects[key] = new
+            for name, index in self._indexes.items():
+                for value in index(new):
+                    self._by[name].setdefault(value, {})[key] = new
+        if old is not None or new is not None:
+            for handler in tuple(self._handlers):
+                handler(old, new)
+
+    def _unindex(self, key: ServiceKey, old: Manifest) -> None:
+        for name, index in self._indexes.items():
+            table = self._by[name]
+            for value in index(old):
+                if (found := table.get(value)) is not None:
+                    found.pop(key, None)
+                    if not found:
+                        del table[value]
+
+    async def _rest(self, what: str, error: ClusterError | None, failures: int) -> None:
+        delay_s = self._backoff.delay_s(failures)
+        asked_s = getattr(error, "retry_after_s", None)
+        if error is not None:
+            extra = {"kind": str(self.kind), "error": str(error), "delay_s": round(delay_s, 2)}
+            logger.warning(what, extra=extra)
+        await anyio.sleep(max(delay_s, asked_s or 0.0))
+
+
+def by_label(label: str) -> Index:
+    """An index by namespace and the value of one label: `find(name, ServiceKey(ns, value))`."""
+
+    def index(manifest: Manifest) -> Iterable[Hashable]:
+        metadata = manifest["metadata"]
+        value = (metadata.get("labels") or {}).get(label)
+        return () if value is None else (ServiceKey(metadata.get("namespace", ""), value),)
+
+    return index
+
+
+def by_owner(manifest: Manifest) -> Iterable[Hashable]:
+    """An index by the uids of an object's owners."""
+    return [owner["uid"] for owner in manifest["metadata"].get("ownerReferences", ())]
+
+
+def _namespaces(manifest: Manifest) -> Iterable[Hashable]:
+    return (manifest["metadata"].get("namespace", ""),)
