@@ -15,6 +15,8 @@ from grpclib.health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from hearth.cluster.local import probes, processes
 
 _REDIRECTS = 10
+_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
+"""The probe's own is around all of it."""
 
 Execute = Callable[[tuple[str, ...], float], Awaitable[processes.Finished]]
 """Run a command in the container, for so many seconds at most.  Raises OSError."""
@@ -63,16 +65,14 @@ async def _get(action: probes.Http, timeout_s: float, http: aiohttp.ClientSessio
                 async with http.get(
                     url, headers=action.headers, allow_redirects=False, timeout=_NO_TIMEOUT
                 ) as answer:
-                    target = urljoin(url, answer.headers.get("Location", url))
-                    status = answer.status
-                # A redirect to elsewhere is an answer, and elsewhere is nobody's to probe.
-                if not 300 <= status < 400 or urlsplit(target).hostname != action.host:
-                    break
-                if target == url:
+                    status, location = answer.status, answer.headers.get("Location")
+                target = urljoin(url, location or "")
+                # A redirect to elsewhere is an answer: elsewhere is nobody's to probe.
+                if not (300 <= status < 400 and location) or _host(target) != action.host:
                     break
                 url = target
             else:
-                return Result(False, f"stopped after {_REDIRECTS} redirects")
+                return Result(False, f'Get "{url}": stopped after {_REDIRECTS} redirects')
     except TimeoutError:
         return Result(False, f'Get "{url}": context deadline exceeded')
     except (aiohttp.ClientError, OSError, ValueError) as error:
@@ -82,7 +82,8 @@ async def _get(action: probes.Http, timeout_s: float, http: aiohttp.ClientSessio
     return Result(False, f"HTTP probe failed with statuscode: {status}")
 
 
-_NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
+def _host(url: str) -> str | None:
+    return urlsplit(url).hostname
 
 
 async def _connect(action: probes.Tcp, timeout_s: float) -> Result:

@@ -46,12 +46,23 @@ class Process:
     """A program that runs, with all it started."""
 
     def __init__(
-        self, program: Program, *, state: Path, mark: str, output: Callable[[bytes], None]
+        self,
+        program: Program,
+        *,
+        state: Path,
+        mark: str,
+        output: Callable[[bytes], None],
+        brief: bool = False,
     ) -> None:
-        """Start it (on a running loop).  Raises OSError where the kernel refuses to."""
+        """Start it (on a running loop).  Raises OSError where the kernel refuses to.
+
+        When a `brief` one ends by itself, its group goes with it, and /proc is not searched for
+        more: it may be a probe that runs every second.
+        """
         # Of its own, so that the end of one program never takes another of the same pod along.
         self._mark = f"{leftovers.identity(state)}/{mark}/{uuid.uuid4().hex}"
         self._output = output
+        self._brief = brief
         self._killed = False
         self._exit: Exit | None = None
         self._loop = asyncio.get_running_loop()
@@ -100,7 +111,9 @@ class Process:
                 await anyio.wait_readable(ended)
             finally:
                 os.close(ended)
-            await sessions.end(self._belongs)
+            self._signal(signal.SIGKILL)
+            if self._killed or not self._brief:
+                await sessions.end(self._belongs)
         return self._exit or self._reap()
 
     async def stop(self, *, grace_s: float) -> Exit:
@@ -170,7 +183,7 @@ async def run(program: Program, *, state: Path, mark: str, timeout_s: float) -> 
     def hear(data: bytes) -> None:
         heard.extend(data[: 10_240 - len(heard)])
 
-    process = Process(program, state=state, mark=mark, output=hear)
+    process = Process(program, state=state, mark=mark, output=hear, brief=True)
     code = None
     try:
         with anyio.move_on_after(timeout_s):
