@@ -1,0 +1,60 @@
+"""One pass over one namespace: the Service that leads all its clients to the gateway."""
+
+import contextlib
+from collections.abc import Callable
+
+from hearth.api.meta import ServiceKey
+from hearth.cluster import kinds
+from hearth.cluster.interface import Cluster, NotFound
+from hearth.reconcile import desired, plan, reading, writing
+from hearth.reconcile.site import Site
+from hearth.reconcile.watching import Watching
+from hearth.routes import Refusal
+
+
+class SharedEndpoints:
+    """Keeps `<shared service>` in every namespace that has a service."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        watching: Watching,
+        *,
+        site: Site,
+        changed: Callable[[ServiceKey], None],
+    ) -> None:
+        """`changed` is told of services whose namespace got, or lost, a reason to complain."""
+        self._cluster = cluster
+        self._watching = watching
+        self._site = site
+        self._changed = changed
+        self._refusals: dict[str, Refusal] = {}
+
+    def refusal(self, namespace: str) -> Refusal | None:
+        """Why this namespace has no shared endpoint; None where it has one."""
+        return self._refusals.get(namespace)
+
+    async def reconcile(self, namespace: str) -> None:
+        """Raises ClusterError."""
+        services = [
+            service
+            for manifest in self._watching.services_in(namespace)
+            if not (service := reading.read(manifest)[0]).metadata.deletion_timestamp
+        ]
+        if not services:
+            self._refusals.pop(namespace, None)
+            return  # it goes with its last owner
+        wanted = desired.render_shared(namespace, services, site=self._site)
+        name = ServiceKey(namespace, wanted["metadata"]["name"])
+        observed = self._watching.object(kinds.SERVICE, name)
+        if observed is None:
+            with contextlib.suppress(NotFound):
+                observed = await self._cluster.get(kinds.SERVICE, namespace, name.name)
+        planned = plan.shared(wanted, observed)
+        if planned.refusal != self._refusals.get(namespace):
+            self._refusals.pop(namespace, None)
+            if planned.refusal is not None:
+                self._refusals[namespace] = planned.refusal
+            for service in services:
+                self._changed(service.key)
+        await writing.carry_out(self._cluster, planned.writes)

@@ -1,0 +1,141 @@
+"""What the reconciler reads, and which services must be looked at again for a change."""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from pydantic import ValidationError
+
+from hearth import names
+from hearth.api.meta import Manifest, ServiceKey, key_of
+from hearth.api.runtime import InferenceRuntime
+from hearth.cluster import kinds
+from hearth.cluster.informer import Informer, by_label
+from hearth.cluster.interface import Cluster, Kind
+from hearth.reconcile import reading, selection
+
+OWNED = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.CLAIM)
+"""Kinds of the objects that Hearth writes for a service."""
+
+_SERVICE = "service"
+_OURS = {"app.kubernetes.io/managed-by": names.MANAGER}
+
+
+class Watching:
+    """Informers over all kinds, indexed by service.  Run each of `informers`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        groups: Iterable[str],
+        enqueue: Callable[[ServiceKey], None],
+        enqueue_namespace: Callable[[str], None],
+        shared_service: str,
+    ) -> None:
+        """`enqueue` is told of services, `enqueue_namespace` of namespaces to look at again."""
+        self._enqueue = enqueue
+        self._enqueue_namespace = enqueue_namespace
+        self._shared_service = shared_service
+        self._services = {g: Informer(cluster, kinds.llm_service(g)) for g in groups}
+        self._runtimes = {g: Informer(cluster, kinds.inference_runtime(g)) for g in groups}
+        self._owned = {
+            kind: Informer(
+                cluster,
+                kind,
+                labels=_OURS,
+                indexes={_SERVICE: by_label(names.SERVICE_LABEL)},
+                # Whether the first replicas were handed over is written nowhere else.
+                managed_fields=kind == kinds.DEPLOYMENT,
+            )
+            for kind in OWNED
+        }
+        self._pods = Informer(
+            cluster, kinds.POD, labels=_OURS, indexes={_SERVICE: by_label(names.SERVICE_LABEL)}
+        )
+        self._parsed: dict[str, tuple[str, InferenceRuntime]] = {}
+        for informer in self._services.values():
+            informer.listen(self._service_changed)
+        for informer in self._runtimes.values():
+            informer.listen(self._runtime_changed)
+        for informer in (*self._owned.values(), self._pods):
+            informer.listen(self._owned_changed)
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        return (
+            *self._services.values(),
+            *self._runtimes.values(),
+            *self._owned.values(),
+            self._pods,
+        )
+
+    @property
+    def keda(self) -> bool:
+        """Whether the cluster knows ScaledObjects."""
+        return self._owned[kinds.SCALED_OBJECT].available
+
+    def services(self, key: ServiceKey) -> list[Manifest]:
+        """The LLMServices of this name: none, one, or one in each group."""
+        found = (informer.get(key) for informer in self._services.values())
+        return [manifest for manifest in found if manifest is not None]
+
+    def services_in(self, namespace: str) -> Iterator[Manifest]:
+        """All LLMServices of a namespace, of every group."""
+        for informer in self._services.values():
+            yield from informer.find("namespace", namespace)
+
+    def runtimes(self, group: str) -> Iterator[InferenceRuntime]:
+        """The runtimes of one group that can be read."""
+        for manifest in self._runtimes[group]:
+            if (runtime := self._runtime(manifest)) is not None:
+                yield runtime
+
+    def owned(self, key: ServiceKey) -> list[Manifest]:
+        """Objects that bear this service's label."""
+        return [found for i in self._owned.values() for found in i.find(_SERVICE, key)]
+
+    def object(self, kind: Kind, key: ServiceKey) -> Manifest | None:
+        """One object of a kind in OWNED that is managed by Hearth."""
+        return self._owned[kind].get(key)
+
+    def pods(self, key: ServiceKey) -> list[Manifest]:
+        return list(self._pods.find(_SERVICE, key))
+
+    def _runtime(self, manifest: Manifest) -> InferenceRuntime | None:
+        metadata = manifest["metadata"]
+        uid, version = metadata["uid"], metadata["resourceVersion"]
+        known = self._parsed.get(uid)
+        if known is None or known[0] != version:
+            try:
+                self._parsed[uid] = (version, InferenceRuntime.model_validate(manifest))
+            except ValidationError:
+                return None  # a newer Hearth's, maybe; who names it is told that there is none
+        return self._parsed[uid][1]
+
+    def _service_changed(self, old: Manifest | None, new: Manifest | None) -> None:
+        manifest = new or old
+        assert manifest is not None
+        key = key_of(manifest)
+        self._enqueue(key)
+        if old is None or new is None:
+            self._enqueue_namespace(key.namespace)
+
+    def _runtime_changed(self, old: Manifest | None, new: Manifest | None) -> None:
+        changed = [r for m in (old, new) if m is not None and (r := self._runtime(m)) is not None]
+        if new is None and old is not None:
+            self._parsed.pop(old["metadata"]["uid"], None)
+        for informer in self._services.values():
+            for manifest in informer:
+                service, _ = reading.read(manifest)
+                if any(selection.uses(service, runtime) for runtime in changed):
+                    self._enqueue(service.key)
+
+    def _owned_changed(self, old: Manifest | None, new: Manifest | None) -> None:
+        for manifest in (old, new):
+            if manifest is None:
+                continue
+            metadata = manifest["metadata"]
+            service = (metadata.get("labels") or {}).get(names.SERVICE_LABEL)
+            if service is not None:
+                self._enqueue(ServiceKey(metadata.get("namespace", ""), service))
+            elif metadata["name"] == self._shared_service:
+                self._enqueue_namespace(metadata.get("namespace", ""))

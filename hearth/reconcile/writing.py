@@ -1,0 +1,55 @@
+"""Carry out a plan's writes against a cluster."""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from hearth import names
+from hearth.api.meta import Manifest
+from hearth.cluster.interface import AlreadyExists, Cluster, Conflict
+from hearth.reconcile.plan import Apply, ApplyReplicas, Create, Delete, Write
+
+
+async def carry_out(cluster: Cluster, writes: Iterable[Write]) -> None:
+    """One after the other, in order; each may be repeated.
+
+    Raises ClusterError at the first that fails: Conflict means that what was decided on is no
+    longer so, and that another pass decides anew.
+    """
+    for write in writes:
+        match write:
+            case Create(manifest):
+                try:
+                    await cluster.create(manifest)
+                except AlreadyExists as error:
+                    raise Conflict(str(error)) from error
+            case Apply(manifest):
+                await cluster.apply(manifest, manager=names.MANAGER)
+            case ApplyReplicas():
+                await _apply_replicas(cluster, write)
+            case Delete(manifest):
+                await cluster.delete(manifest)
+            case _:
+                assert_never(write)
+
+
+async def _apply_replicas(cluster: Cluster, write: ApplyReplicas) -> None:
+    main = write.main
+    if write.whole is not None:
+        created = await cluster.apply(write.whole, manager=names.REPLICAS_MANAGER)
+        main = _identified(main, created)
+    applied = await cluster.apply(main, manager=names.MANAGER)
+    try:
+        await cluster.apply(
+            _identified(write.replicas, applied), manager=names.REPLICAS_MANAGER, force=False
+        )
+    except Conflict:
+        # Someone scales already: own nothing of it.
+        await cluster.apply(_identified(write.release, applied), manager=names.REPLICAS_MANAGER)
+
+
+def _identified(manifest: Manifest, stored: Manifest) -> Manifest:
+    """With the uid of the object it is about, so that it never comes back from the dead."""
+    return {
+        **manifest,
+        "metadata": {**manifest["metadata"], "uid": stored["metadata"]["uid"]},
+    }
