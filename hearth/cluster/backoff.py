@@ -1,7 +1,7 @@
 """How long to wait after failures in a row."""
 
-import random
 from dataclasses import dataclass, field
+from random import Random
 
 
 @dataclass(frozen=True, slots=True)
@@ -10,7 +10,7 @@ class Backoff:
 
     base_s: float
     cap_s: float
-    random: random.Random = field(default_factory=random.Random, repr=False)
+    random: Random = field(default_factory=Random, repr=False)
 
     def delay_s(self, failures: int) -> float:
         """Seconds to wait after this many failures (at least one) in a row."""
