@@ -13,6 +13,11 @@ CACHE = "/cache"
 SCRATCH = "/scratch"
 _STAGED_VOLUME = "model"
 _SCRATCH_VOLUME = "scratch"
+_REFUSED = {
+    "SharedPVC": "SharedPVC is not built yet; use NodeLocalPVC, HostPath or None",
+    "BakedImage": "BakedImage is not supported; put the weights on a claim and use pvc://, or use"
+    " NodeLocalPVC, HostPath or None",
+}
 
 
 class BadCache(ValueError):
@@ -45,18 +50,26 @@ def render(cache: llmservice.Cache, model: Source, *, key: ServiceKey, group: st
     the cache where there is one, so that compiled kernels outlive the pod, else to a scratch
     volume.  Raises BadCache.
     """
-    _check(cache, model)
+    # Weights on a claim need no download: there the field has no meaning, as documented.
+    if cache.prewarm and model.claim is None:
+        raise BadCache(
+            "Prewarm",
+            "spec.cache.prewarm is not built yet; set it to false: the first start downloads the"
+            " weights into the cache",
+        )
     hub = {"VLLM_USE_MODELSCOPE": "true"} if model.hub is Hub.MODELSCOPE else {}
-    if model.claim is not None:
-        staged = {"claimName": model.claim, "readOnly": True}
-        volume = {"name": _STAGED_VOLUME, "persistentVolumeClaim": staged}
-        mount = {"name": _STAGED_VOLUME, "mountPath": source.STAGED, "readOnly": True}
-        return _storage((volume,), (mount,), kept=SCRATCH, env=hub)
     mount = {"name": names.CACHE_VOLUME, "mountPath": CACHE}
     # As the second group's own controller sets them, so that a filled cache is found again; without
     # a cache it sets none of these, and an image may bring weights where the hub looks by itself.
     env = {"HF_HOME": f"{CACHE}/hf", "MODELSCOPE_CACHE": f"{CACHE}/modelscope", **hub}
     match cache.strategy:
+        case "SharedPVC" | "BakedImage":
+            raise BadCache("Render", f"spec.cache.strategy: {_REFUSED[cache.strategy]}")
+        case _ if model.claim is not None:
+            staged = {"claimName": model.claim, "readOnly": True}
+            volume = {"name": _STAGED_VOLUME, "persistentVolumeClaim": staged}
+            read = {"name": _STAGED_VOLUME, "mountPath": source.STAGED, "readOnly": True}
+            return _storage((volume,), (read,), kept=SCRATCH, env=hub)
         case "NodeLocalPVC":
             claimed = {"claimName": names.claim(key)}
             volume = {"name": names.CACHE_VOLUME, "persistentVolumeClaim": claimed}
@@ -67,8 +80,6 @@ def render(cache: llmservice.Cache, model: Source, *, key: ServiceKey, group: st
             return _storage((volume,), (mount,), kept=CACHE, env=env)
         case "None":
             return _storage((), (), kept=SCRATCH, env=hub)
-        case "SharedPVC" | "BakedImage":
-            raise AssertionError(cache.strategy)  # refused by _check
         case other:
             assert_never(other)
 
@@ -78,27 +89,6 @@ def host_folder(key: ServiceKey, group: str) -> str:
     if group == groups.NOCTAYA:
         return f"/var/lib/noctaya/cache/{key.namespace}-{key.name}"
     return f"/var/lib/hearth/cache/{key.namespace}/{key.name}"
-
-
-def _check(cache: llmservice.Cache, model: Source) -> None:
-    if cache.strategy == "BakedImage":
-        raise BadCache(
-            "Render",
-            "spec.cache.strategy: BakedImage is not supported; put the weights on a claim and use"
-            " pvc://, or use NodeLocalPVC, HostPath or None",
-        )
-    if cache.strategy == "SharedPVC":
-        raise BadCache(
-            "Render",
-            "spec.cache.strategy: SharedPVC is not built yet; use NodeLocalPVC, HostPath or None",
-        )
-    # Weights on a claim need no download: there the field has no meaning, as documented.
-    if cache.prewarm and model.claim is None:
-        raise BadCache(
-            "Prewarm",
-            "spec.cache.prewarm is not built yet; set it to false: the first start downloads the"
-            " weights into the cache",
-        )
 
 
 def _claim(cache: llmservice.Cache) -> Manifest:

@@ -119,7 +119,7 @@ def _stage(pod: Manifest) -> Stage:
     if scheduled.get("status") == "False":
         return Stage.UNSCHEDULED
     running = (_serving_status(pod).get("state") or {}).get("running")
-    return Stage.LOADING if running else Stage.STARTING
+    return Stage.STARTING if running is None else Stage.LOADING
 
 
 def _message(stage: Stage, pod: Manifest) -> str:

@@ -1,0 +1,44 @@
+"""What works, but maybe not as meant."""
+
+import pytest
+
+from tests.reconcile.builders import render, runtime, service
+
+HOST = {"strategy": "HostPath"}
+
+
+def startup(**probe: int):
+    return runtime({"health": {"startup": {"httpGet": {"port": 80}, **probe}}})
+
+
+@pytest.mark.parametrize(
+    ("spec", "by", "expected"),
+    [
+        ({}, runtime(), []),
+        (
+            {"endpoint": {"maxQueue": 20}, "scaling": {"target": 10, "max": 5}, "cache": HOST},
+            runtime(),
+            ["spec.endpoint.maxQueue: 20 is less than scaling.target x scaling.max (50): never more"
+             " than 2 of 5"],
+        ),
+        ({"endpoint": {"maxQueue": 10}}, runtime(), []),
+        ({"scaling": {"max": 2}}, runtime(), ["spec.cache.strategy: a NodeLocalPVC claim is"]),
+        ({"scaling": {"max": 2}, "cache": HOST}, runtime(), []),
+        ({"scaling": {"max": 2}, "model": {"source": {"uri": "pvc://w"}}}, runtime(), []),
+        ({}, startup(failureThreshold=2), ["InferenceRuntime stub: spec.health.startup gives up"]),
+        ({}, startup(failureThreshold=30), []),
+        ({"scaling": {"activationTimeout": "1h"}}, runtime(), []),
+        (
+            {},
+            runtime({"metrics": {"port": "stats", "queueDepth": "w"}}),
+            ["InferenceRuntime stub: spec.metrics.port: there is no port 'stats'"],
+        ),
+        ({}, runtime({"metrics": {"queueDepth": "w"}}), []),
+        ({"endpoint": {"resources": {}}}, runtime(), ["spec.endpoint.resources has no effect"]),
+    ],
+)  # fmt: skip
+def test_advice(spec, by, expected: list[str]):
+    got = render(service(spec), by).advice
+    assert len(got) == len(expected)
+    for sentence, beginning in zip(got, expected, strict=True):
+        assert sentence.startswith(beginning)

@@ -1,0 +1,69 @@
+"""The names that lead to the gateway."""
+
+from hearth.reconcile import gateway
+from hearth.reconcile.site import Site
+from tests.reconcile.builders import service
+
+SITE = Site(release="rel", namespace="ops", cluster_domain="example.org")
+SPEC = {
+    "type": "ExternalName",
+    "externalName": "rel-gateway.ops.svc.example.org",
+    "ports": [{"name": "http", "port": 80, "protocol": "TCP"}],
+}
+
+
+def test_a_service_s_own_address():
+    assert gateway.render(service(), site=SITE) == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "chat",
+            "namespace": "ai",
+            "labels": {
+                "app.kubernetes.io/name": "chat",
+                "app.kubernetes.io/managed-by": "hearth",
+                "serving.hearth.dev/service": "chat",
+            },
+        },
+        "spec": SPEC,
+    }
+
+
+def test_the_shared_address_belongs_to_all_services_of_the_namespace():
+    services = [
+        service(name="b", uid="2"),
+        service(name="a", uid="1", group="serving.noctaya.io"),
+        service(name="c", uid=""),
+    ]
+    assert gateway.render_shared("ai", services, site=SITE) == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "hearth",
+            "namespace": "ai",
+            "labels": {
+                "app.kubernetes.io/name": "hearth",
+                "app.kubernetes.io/managed-by": "hearth",
+            },
+            "ownerReferences": [
+                {
+                    "apiVersion": "serving.noctaya.io/v1alpha1",
+                    "kind": "LLMService",
+                    "name": "a",
+                    "uid": "1",
+                },
+                {
+                    "apiVersion": "serving.hearth.dev/v1alpha1",
+                    "kind": "LLMService",
+                    "name": "b",
+                    "uid": "2",
+                },
+            ],
+        },
+        "spec": SPEC,
+    }
+
+
+def test_only_rendered_it_has_no_owner():
+    got = gateway.render_shared("ai", [service(uid="")], site=SITE)
+    assert "ownerReferences" not in got["metadata"]

@@ -1,0 +1,317 @@
+"""Which writes turn what is there into what should be: decided here, carried out on a store."""
+
+import itertools
+from collections.abc import Callable
+from typing import Any, assert_never
+
+import pytest
+
+from hearth import names
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest, ServiceKey
+from hearth.cluster import kinds
+from hearth.cluster.interface import Conflict
+from hearth.cluster.local.store import Store
+from hearth.reconcile import desired, plan
+from hearth.reconcile.plan import Apply, ApplyReplicas, Create, Delete
+from hearth.reconcile.site import Site
+from tests.reconcile import builders
+from tests.reconcile.builders import WALL, find, merged, render, runtime
+
+KEY = ServiceKey("ai", "chat")
+KINDS = (kinds.CLAIM, kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.JOB)
+
+
+class World:
+    """A store with one service, and the shell's part of a pass over it."""
+
+    def __init__(self) -> None:
+        uids = map("uid-{}".format, itertools.count(1))
+        self.store = Store(now=lambda: WALL, new_uid=lambda: next(uids), new_suffix=lambda: "x")
+        stored = self.store.apply(written(builders.service(uid="")), manager="user")
+        self.service = LLMService.model_validate(stored)
+
+    def observed(self) -> list[Manifest]:
+        return [m for kind in KINDS for m in self.store.list(kind, namespace="ai").items]
+
+    def decide(self, spec: Manifest | None = None, **runtime_spec: Any) -> plan.Plan:
+        of = self.service
+        if spec is not None:
+            whole = merged(written(of), {"spec": spec, "metadata": {"uid": of.metadata.uid}})
+            of = LLMService.model_validate(whole)
+        return plan.writes(of, render(of, runtime(runtime_spec)), self.observed())
+
+    def carry_out(self, of: plan.Plan, *, stop_after: int = 99, between: Any = None) -> None:
+        """Every write, or only so many steps of the Deployment's; `between`: after its second."""
+        assert of.refusal is None
+        for write in of.writes:
+            match write:
+                case Create(manifest):
+                    self.store.create(manifest, manager=names.MANAGER)
+                case Apply(manifest):
+                    self.store.apply(manifest, manager=names.MANAGER)
+                case Delete(manifest):
+                    self.store.delete(manifest)
+                case ApplyReplicas():
+                    self._replicas(write, stop_after, between)
+                case other:
+                    assert_never(other)
+
+    def _replicas(
+        self, write: ApplyReplicas, stop_after: int, between: Callable[[], object] | None
+    ) -> None:
+        if write.whole is not None:
+            self.store.apply(write.whole, manager=names.REPLICAS_MANAGER)
+        if stop_after < 2:
+            return
+        self.store.apply(write.main, manager=names.MANAGER)
+        if between is not None:
+            between()
+        if stop_after < 3:
+            return
+        try:
+            self.store.apply(write.replicas, manager=names.REPLICAS_MANAGER, force=False)
+        except Conflict:
+            self.store.apply(write.release, manager=names.REPLICAS_MANAGER)
+
+    def get(self, kind: Any, name: str = "chat") -> Manifest:
+        return self.store.get(kind, "ai", name)
+
+    def edit(self, kind: Any, change: Manifest, name: str = "chat") -> None:
+        self.store.update(merged(self.get(kind, name), change), manager="someone")
+
+    def replicas(self) -> int:
+        return int(self.get(kinds.DEPLOYMENT)["spec"]["replicas"])
+
+    def owners_of_replicas(self) -> set[str]:
+        entries = self.get(kinds.DEPLOYMENT)["metadata"]["managedFields"]
+        return {e["manager"] for e in entries if "f:replicas" in e["fieldsV1"].get("f:spec", {})}
+
+
+def written(service: LLMService) -> Manifest:
+    return {**service.manifest(), "apiVersion": service.api_version, "kind": service.kind}
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def settled(world: World) -> World:
+    world.carry_out(world.decide())
+    assert world.decide() == plan.Plan()
+    return world
+
+
+def test_a_new_service_is_written_in_order_and_once(world: World):
+    got = world.decide()
+    assert [type(write) for write in got.writes] == [Create, ApplyReplicas, Apply, Apply, Apply]
+    world.carry_out(got)
+    version = world.store.version
+    again = world.decide()
+    assert again == plan.Plan()
+    world.carry_out(again)
+    assert world.store.version == version
+
+
+def test_it_is_created_at_its_minimum_and_only_the_second_manager_owns_that(settled: World):
+    assert settled.replicas() == 0
+    assert settled.owners_of_replicas() == {names.REPLICAS_MANAGER}
+
+
+def test_replicas_stay_as_the_autoscaler_set_them(settled: World):
+    settled.store.scale(KEY, replicas=3, manager="keda")
+    assert settled.decide() == plan.Plan()
+    settled.carry_out(settled.decide(container={"image": "engine:2"}))
+    assert settled.replicas() == 3
+    assert settled.owners_of_replicas() == {"keda"}
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_creation_cut_short_is_finished(world: World, steps: int):
+    world.carry_out(world.decide(), stop_after=steps)
+    finish = world.decide()
+    assert [type(write) for write in finish.writes] == [ApplyReplicas]
+    assert isinstance(write := finish.writes[0], ApplyReplicas)
+    assert write.whole is None
+    world.carry_out(finish)
+    assert world.decide() == plan.Plan()
+    assert world.replicas() == 0
+    assert world.owners_of_replicas() == {names.REPLICAS_MANAGER}
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_an_autoscaler_that_was_faster_than_the_rest_of_a_creation(world: World, steps: int):
+    world.carry_out(world.decide(), stop_after=steps)
+    world.store.scale(KEY, replicas=1, manager="keda")
+    world.carry_out(world.decide())
+    world.store.scale(KEY, replicas=2, manager="keda")
+    assert world.decide() == plan.Plan()
+    assert world.owners_of_replicas() == {"keda"}
+
+
+def test_an_autoscaler_in_the_midst_of_a_creation_keeps_the_field(world: World):
+    def scale() -> None:
+        world.store.scale(KEY, replicas=1, manager="keda")
+
+    world.carry_out(world.decide(), between=scale)
+    assert world.replicas() == 1
+    assert world.owners_of_replicas() == {"keda"}
+    assert world.decide() == plan.Plan()
+
+
+def test_what_someone_changed_is_put_back(settled: World):
+    settled.edit(kinds.SERVICE, {"spec": {"ports": []}}, "chat-backend")
+    container = {"image": "other", "name": "serving"}
+    settled.edit(kinds.DEPLOYMENT, {"spec": {"template": {"spec": {"containers": [container]}}}})
+    got = settled.decide()
+    assert [
+        (type(w), w.manifest["metadata"]["name"]) for w in got.writes if isinstance(w, Apply)
+    ] == [(Apply, "chat"), (Apply, "chat-backend")]
+    settled.carry_out(got)
+    assert settled.decide() == plan.Plan()
+
+
+def test_what_someone_added_is_left(settled: World):
+    settled.edit(kinds.DEPLOYMENT, {"metadata": {"annotations": {"note": "mine"}}})
+    settled.edit(kinds.SCALED_OBJECT, {"spec": {"idleReplicaCount": 0}})
+    assert settled.decide() == plan.Plan()
+
+
+def test_what_the_server_spells_otherwise_is_no_change(world: World):
+    spec = {"resources": {"memory": "2048Mi", "cpu": "2000m"}, "cache": {"size": "1024Mi"}}
+    world.carry_out(world.decide(spec))
+    assert world.decide(spec) == plan.Plan()
+    assert world.decide({**spec, "cache": {"size": "1Gi"}}) == plan.Plan()
+
+
+def test_a_changed_spec_is_applied_to_the_very_object_it_was_decided_for(settled: World):
+    got = settled.decide({"scaling": {"max": 2}})
+    assert [type(write) for write in got.writes] == [Apply]
+    assert isinstance(write := got.writes[0], Apply)
+    found = settled.get(kinds.SCALED_OBJECT)
+    assert write.manifest["metadata"]["uid"] == found["metadata"]["uid"]
+    settled.store.delete(found)
+    with pytest.raises(Conflict):
+        settled.carry_out(got)
+
+
+def test_an_object_that_is_going_is_not_written(settled: World):
+    going = merged(
+        settled.get(kinds.SCALED_OBJECT), {"metadata": {"finalizers": ["finalizer.keda.sh"]}}
+    )
+    settled.store.delete(settled.store.update(going, manager="keda"))
+    assert settled.decide({"scaling": {"max": 2}}) == plan.Plan()
+
+
+@pytest.mark.parametrize("spec", [{"size": "60Gi"}, {"storageClassName": "fast"}])
+def test_a_claim_is_written_once(settled: World, spec: Manifest):
+    got = settled.decide({"cache": spec, "scaling": {"max": 2}})
+    assert got.writes == ()
+    assert got.refusal is not None
+    assert got.refusal.reason == "ClaimChanged"
+    assert "PersistentVolumeClaim chat-cache was created with another size" in got.refusal.message
+
+
+def test_a_claim_that_was_made_bigger_by_hand_is_fine(settled: World):
+    bigger = {"spec": {"resources": {"requests": {"storage": "90Gi"}}}}
+    settled.edit(kinds.CLAIM, bigger, "chat-cache")
+    assert settled.decide() == plan.Plan()
+
+
+def test_a_claim_that_is_not_wanted_any_more_stays(settled: World):
+    settled.carry_out(settled.decide({"cache": {"strategy": "None"}}))
+    assert settled.get(kinds.CLAIM, "chat-cache")
+
+
+def test_what_is_owned_and_not_wanted_any_more_goes_the_scaler_first(settled: World):
+    extra = merged(find(render(settled.service), "Service", "chat"), {"metadata": {"name": "old"}})
+    settled.store.apply(extra, manager=names.MANAGER)
+    got = plan.writes(settled.service, render(settled.service, keda=False), settled.observed())
+    assert [(w.manifest["kind"], w.manifest["metadata"]["name"]) for w in got.writes
+            if isinstance(w, Delete)] == [("ScaledObject", "chat"), ("Service", "old")]  # fmt: skip
+    settled.carry_out(got)
+    assert (
+        plan.writes(settled.service, render(settled.service, keda=False), settled.observed())
+        == plan.Plan()
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"labels": {names.SERVICE_LABEL: "another"}}},
+        {"metadata": {"ownerReferences": []}},
+        {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+    ],
+)
+def test_what_is_not_wholly_the_service_s_is_not_deleted(settled: World, change: Manifest):
+    extra = merged(find(render(settled.service), "Service", "chat"), {"metadata": {"name": "old"}})
+    got = plan.writes(
+        settled.service, render(settled.service), [*settled.observed(), merged(extra, change)]
+    )
+    assert got == plan.Plan()
+
+
+OTHER = {"apiVersion": "example.com/v1", "kind": "Other", "name": "boss", "uid": "u"}
+
+
+@pytest.mark.parametrize(
+    ("owners", "message"),
+    [
+        ([], "Service chat is not Hearth's and is left alone; delete or rename it"),
+        ([OTHER], "Service chat is not Hearth's"),
+        ([{**OTHER, "controller": True}], "Service chat belongs to Other boss and is left alone"),
+    ],
+)
+def test_somebody_else_s_object_is_left_alone_and_named(owners: list[Manifest], message: str):
+    there = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "chat", "namespace": "ai", "ownerReferences": owners},
+        "spec": {},
+    }
+    got = plan.writes(builders.service(), render(), [there])
+    assert got.writes == ()
+    assert got.refusal is not None
+    assert got.refusal.reason == "NotOwned"
+    assert got.refusal.message.startswith(message)
+
+
+def test_of_an_earlier_service_of_the_same_name_nothing_is_taken(settled: World):
+    again = builders.service(uid="another")
+    got = plan.writes(again, render(again), settled.observed())
+    assert got.refusal is not None
+    assert got.refusal.reason == "NotOwned"
+
+
+def shared(*uids: str) -> Manifest:
+    services = [builders.service(name=f"s{uid}", uid=uid) for uid in uids]
+    return desired.render_shared("ai", services, site=Site())
+
+
+def test_the_shared_service_follows_the_services_of_its_namespace():
+    one, both = shared("1"), shared("1", "2")
+    assert plan.shared(one, None) == plan.Plan(writes=(Apply(one),))
+    assert plan.shared(one, one) == plan.Plan()
+    stored = merged(one, {"metadata": {"uid": "u"}})
+    wanted = merged(both, {"metadata": {"uid": "u"}})
+    assert plan.shared(both, stored) == plan.Plan(writes=(Apply(wanted),))
+    # A reference to a service that is gone must go, though everything wanted is there.
+    hashed_as_one = merged(both, {"metadata": {"annotations": one["metadata"]["annotations"]}})
+    assert plan.shared(one, hashed_as_one) == plan.Plan(writes=(Apply(one),))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"labels": {"app.kubernetes.io/managed-by": "someone"}}},
+        {"metadata": {"ownerReferences": [OTHER]}},
+    ],
+)
+def test_a_shared_service_of_somebody_else_is_left_alone(change: Manifest):
+    got = plan.shared(shared("1"), merged(shared("1"), change))
+    assert got.writes == ()
+    assert got.refusal is not None
+    assert "choose another name for the shared endpoint" in got.refusal.message

@@ -1,0 +1,189 @@
+"""Facts as a status, row by row."""
+
+import datetime
+
+import pytest
+
+from hearth import routes
+from hearth.api.llmservice import LLMServiceStatus
+from hearth.api.meta import Manifest
+from hearth.reconcile import status
+from hearth.reconcile.status import Said, Seen
+from tests.reconcile.builders import WALL, observe, pod, service
+
+APPLIED = Said("True", "ScaledObjectApplied")
+REFUSED = routes.Refusal(reason="Render", message="spec.x: no")
+BROKEN = pod(waiting={"reason": "ImagePullBackOff", "message": "denied"})
+IDLE = {"spec": {"replicas": 0}}
+WANTED = {"spec": {"replicas": 1}}
+
+
+def seen(*pods: Manifest, demand: int = 0, deployment: Manifest = IDLE, **more: object) -> Seen:
+    return Seen(
+        facts=observe(*pods, deployment=deployment),
+        demand=demand,
+        **{"autoscaling": APPLIED, "runtime": "stub", **more},
+    )
+
+
+def condition(kind: str, truth: str, reason: str, message: str = "", time: str = "old") -> Manifest:
+    return {
+        "type": kind,
+        "status": truth,
+        "observedGeneration": 3,
+        "lastTransitionTime": time,
+        "reason": reason,
+        "message": message,
+    }
+
+
+def summarize(what: Seen, *, before: Manifest | None = None, least: int = 0) -> LLMServiceStatus:
+    of = service({"scaling": {"min": least, "max": 3}}, status=before)
+    return status.summarize(of, what, wall=WALL)
+
+
+def said(got: LLMServiceStatus, kind: str) -> tuple[str, str, str]:
+    found = next(c for c in got.conditions if c.type == kind)
+    return found.status, found.reason, found.message
+
+
+UNSCHEDULED = pod(
+    conditions=[{"type": "PodScheduled", "status": "False", "message": "no node is free"}]
+)
+FAILED = ("True", "ImagePullFailed", "container serving: denied")
+PROGRESSING = ("False", "Progressing", "")
+
+
+@pytest.mark.parametrize(
+    ("what", "least", "phase", "ready", "degraded"),
+    [
+        # A refused spec, whatever runs.
+        (seen(refusal=REFUSED), 0, "Degraded",
+         ("False", "Render", "spec.x: no"), ("True", "Render", "spec.x: no")),
+        (seen(pod(ready=True), refusal=REFUSED), 0, "Degraded",
+         ("False", "Render", "spec.x: no"), ("True", "Render", "spec.x: no")),
+        # A backend's failure, wanted or not.
+        (seen(BROKEN, demand=1), 0, "Degraded", ("False", *FAILED[1:]), FAILED),
+        (seen(BROKEN), 0, "Degraded", ("False", *FAILED[1:]), FAILED),
+        # Nothing wanted, no pods.
+        (seen(), 0, "ScaledToZero", ("False", "ScaledToZero", ""), ("False", "Inactive", "")),
+        # Pods wanted, none yet: by demand, by the minimum, by whoever scaled.
+        (seen(demand=1), 0, "Pending", ("False", "Activating", ""), PROGRESSING),
+        (seen(), 1, "Pending", ("False", "Activating", ""), PROGRESSING),
+        (seen(deployment=WANTED), 0, "Pending", ("False", "Activating", ""), PROGRESSING),
+        # Pods, none ready, with or without demand.
+        (seen(UNSCHEDULED, demand=1), 0, "Loading",
+         ("False", "SchedulingDelayed", "no node is free"), PROGRESSING),
+        (seen(pod()), 0, "Loading", ("False", "Starting", ""), PROGRESSING),
+        (seen(pod(running=True), demand=1), 0, "Loading",
+         ("False", "ModelLoading", ""), PROGRESSING),
+        # Ready.
+        (seen(pod(ready=True), demand=1), 0, "Ready",
+         ("True", "Available", ""), ("False", "Healthy", "")),
+        (seen(pod(ready=True)), 1, "Ready", ("True", "Available", ""), ("False", "Healthy", "")),
+    ],
+)  # fmt: skip
+def test_rows(what: Seen, least: int, phase: str, ready: object, degraded: object):
+    got = summarize(what, least=least)
+    assert got.phase == phase
+    assert said(got, "Ready") == ready
+    assert said(got, "Degraded") == degraded
+
+
+def degraded_by(reason: str, truth: str = "True") -> Manifest:
+    return {"phase": "Degraded", "conditions": [condition("Degraded", truth, reason, "told")]}
+
+
+@pytest.mark.parametrize(
+    ("before", "what", "expected"),
+    [
+        # A failure stays until the attempt ends well or nothing is wanted.
+        (degraded_by("CrashLoopBackOff"), seen(demand=1), ("True", "CrashLoopBackOff", "told")),
+        (degraded_by("OOMKilled"), seen(pod(running=True)), ("True", "OOMKilled", "told")),
+        (degraded_by("OOMKilled"), seen(pod(ready=True)), ("False", "Healthy", "")),
+        (degraded_by("OOMKilled"), seen(), ("False", "Inactive", "")),
+        # A refusal ended with its spec.
+        (degraded_by("Render"), seen(demand=1), PROGRESSING),
+        (degraded_by("OOMKilled", "False"), seen(demand=1), PROGRESSING),
+        ({"conditions": [condition("Ready", "True", "Available")]}, seen(demand=1), PROGRESSING),
+    ],
+)
+def test_degraded_as_it_was(before: Manifest, what: Seen, expected: object):
+    assert said(summarize(what, before=before), "Degraded") == expected
+
+
+def test_a_whole_status():
+    got = summarize(seen(pod(ready=True), advice=("one", "two")))
+    now = "2026-01-01T12:00:00Z"
+    assert status.manifest(got) == {
+        "phase": "Ready",
+        "resolvedRuntime": "stub",
+        "replicas": 1,
+        "endpointURL": "http://chat.ai.svc/v1",
+        "conditions": [
+            condition("Ready", "True", "Available", time=now),
+            condition("Degraded", "False", "Healthy", time=now),
+            condition("AutoscalingReady", "True", "ScaledObjectApplied", time=now),
+            condition("Warning", "True", "CheckSpec", "one; two", time=now),
+        ],
+    }
+
+
+def test_a_refusal_is_also_why_autoscaling_is_not_ready():
+    got = summarize(seen(refusal=REFUSED, runtime=None))
+    assert said(got, "AutoscalingReady") == ("False", "Render", "spec.x: no")
+    assert "resolvedRuntime" not in status.manifest(got)
+
+
+def test_a_time_moves_only_with_the_status():
+    before = {
+        "conditions": [
+            condition("Ready", "False", "Starting"),
+            condition("Degraded", "True", "OOMKilled"),
+        ]
+    }
+    got = {c.type: c for c in summarize(seen(pod(running=True)), before=before).conditions}
+    assert (got["Ready"].reason, got["Ready"].last_transition_time) == ("ModelLoading", "old")
+    assert got["Degraded"].last_transition_time == "old"
+    got = {c.type: c for c in summarize(seen(pod(ready=True)), before=before).conditions}
+    assert got["Ready"].last_transition_time == "2026-01-01T12:00:00Z"
+
+
+def test_the_same_again_is_nothing_to_write():
+    first = summarize(seen(demand=1))
+    kept = status.manifest(first)
+    kept["conditions"].append({**condition("Theirs", "True", "Mine")})
+    kept["conditions"].reverse()
+    later = WALL + datetime.timedelta(hours=1)
+    again = status.summarize(service(status=kept), seen(demand=1), wall=later)
+    assert status.same(again, service(status=kept).status)
+    assert not status.same(again, summarize(seen()))
+
+
+def test_a_long_message_is_cut():
+    long = routes.Refusal(reason="Render", message="x" * 100_000)
+    assert len(said(summarize(seen(refusal=long)), "Ready")[2]) == 4096
+
+
+def scaled(truth: str | None, **more: str) -> Manifest:
+    conditions = [{"type": "Ready", "status": truth, **more}] if truth else []
+    return {"metadata": {}, "status": {"conditions": conditions}}
+
+
+@pytest.mark.parametrize(
+    ("scaled_object", "keda", "paused", "expected"),
+    [
+        (None, False, False, ("False", "KEDAMissing")),
+        (scaled("True"), False, False, ("False", "KEDAMissing")),
+        (None, True, False, ("Unknown", "Progressing")),
+        (scaled(None), True, False, ("True", "ScaledObjectApplied")),
+        (scaled("True"), True, False, ("True", "ScaledObjectApplied")),
+        (scaled("Unknown"), True, False, ("True", "ScaledObjectApplied")),
+        (scaled("False", reason="TriggerError"), True, False, ("False", "TriggerError")),
+        (scaled("False"), True, False, ("False", "NotReady")),
+        (scaled("True"), True, True, ("False", "Paused")),
+    ],
+)
+def test_autoscaling(scaled_object: Manifest | None, keda: bool, paused: bool, expected: object):
+    got = status.autoscaling(scaled_object, keda=keda, paused=paused)
+    assert (got.status, got.reason) == expected
