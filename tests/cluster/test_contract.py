@@ -466,9 +466,9 @@ class TestCreateUpdateDelete:
         with pytest.raises(Conflict):
             await cluster.update(lease("c", resourceVersion=version))
 
-    async def test_update_of_nothing(self, cluster, lease):
+    async def test_update_of_nothing(self, cluster, config):
         with pytest.raises(NotFound):
-            await cluster.update(lease("a", resourceVersion="1"))
+            await cluster.update(config())
 
     async def test_update_of_another_uid_conflicts(self, cluster, lease):
         await cluster.create(lease("a"))

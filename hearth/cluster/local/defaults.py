@@ -83,6 +83,8 @@ def check(kind: Kind, old: Manifest | None, new: Manifest) -> None:
         _check_containers(text, "spec.template.spec", spec.get("template", {}).get("spec", {}))
     elif kind == kinds.POD:
         _check_containers(text, "spec", spec)
+    if kind == kinds.JOB and spec["template"]["spec"]["restartPolicy"] == "Always":
+        raise Invalid(f"{text}: spec.template.spec.restartPolicy: set OnFailure or Never")
     if kind == kinds.DEPLOYMENT:
         _check_selector(text, spec)
     if old is not None:
