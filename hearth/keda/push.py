@@ -173,6 +173,8 @@ class Pushes:
         self._streams.setdefault(key, []).append(stream)
         try:
             await self._appear(stream)
+            if self._ending:
+                return
             self._observer.stream_opened(key)
             try:
                 await self._push(stream, send)

@@ -208,3 +208,20 @@ async def test_a_stream_opened_before_the_caches_are_synced_waits_for_them(world
         world.demand.admit(KEY, limit=1)
         assert (await stream.recv_message()).result
         await stream.cancel()
+
+
+async def test_all_streams_of_a_service_hear_of_it(world):
+    """KEDA's new stream may be there before its old one is known to be dead."""
+    world.serve()
+    stub = world.stub()
+    async with stub.StreamIsActive.open() as old, stub.StreamIsActive.open() as new:
+        for stream in (old, new):
+            await stream.send_message(reference(), end=True)
+        await world.count.until(lambda: world.count.open == 2)
+        world.demand.admit(KEY, limit=1)
+        assert (await old.recv_message()).result
+        assert (await new.recv_message()).result
+        await old.cancel()
+        await world.count.until(lambda: world.count.open == 1)
+        assert world.server.pushes.streams(KEY) == 1
+        await new.cancel()

@@ -1,7 +1,6 @@
 """KEDA's stand-in: one autoscaler for each ScaledObject, restarted when what it says changes."""
 
 import logging
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,7 +9,8 @@ from anyio.abc import TaskGroup
 
 from hearth.api.meta import Manifest, ServiceKey, key_of
 from hearth.cluster import kinds
-from hearth.cluster.interface import Cluster, ClusterError, Expired, Kind
+from hearth.cluster.informer import Informer
+from hearth.cluster.interface import Cluster, ClusterError
 from hearth.cluster.local import scalespec, scalestatus
 from hearth.cluster.local.autoscaler import Autoscaler, Memory, Pace
 from hearth.cluster.local.externalpush import Channels
@@ -20,8 +20,6 @@ from hearth.cluster.local.scalestatus import ScaleStatus
 log = logging.getLogger(__name__)
 
 MANAGER = "keda"
-RELIST_S = 1.0
-"""Pause before asking a cluster again that did not answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,59 +56,31 @@ class ScaledObjects:
 
     async def run(self) -> None:
         """Until cancelled; replicas stay as they are then."""
+        targets = Informer(self._cluster, kinds.DEPLOYMENT)
+        objects = Informer(self._cluster, kinds.SCALED_OBJECT)
+
+        def changed(old: Manifest | None, new: Manifest | None) -> None:
+            if new is not None:
+                self._seen(group, new)
+            elif old is not None:
+                self._gone(key_of(old))
+
         try:
             async with anyio.create_task_group() as group:
-                group.start_soon(self._follow, kinds.DEPLOYMENT, self._target_seen, lambda _: None)
-                group.start_soon(
-                    self._follow, kinds.SCALED_OBJECT, lambda m: self._seen(group, m), self._gone
-                )
+                targets.listen(self._target_changed)
+                objects.listen(changed)
+                group.start_soon(targets.run)
+                group.start_soon(objects.run)
         finally:
             self._channels.close()
 
-    async def _follow(
-        self,
-        kind: Kind,
-        seen: Callable[[Manifest], None],
-        gone: Callable[[ServiceKey], None],
-    ) -> None:
-        """List and watch for ever."""
-        known: set[ServiceKey] = set()
-        while True:
-            try:
-                listing = await self._cluster.list(kind)
-                listed = {key_of(manifest) for manifest in listing.items}
-                for key in known - listed:
-                    gone(key)
-                known = listed
-                for manifest in listing.items:
-                    seen(manifest)
-                async for change in self._cluster.watch(kind, since=listing.version):
-                    if change.type == "BOOKMARK":
-                        continue
-                    key = key_of(change.manifest)
-                    if change.type == "DELETED":
-                        known.discard(key)
-                        gone(key)
-                    else:
-                        known.add(key)
-                        seen(change.manifest)
-            except Expired:
-                continue
-            except ClusterError as error:
-                log.warning("watch failed", extra={"kind": str(kind), "reason": str(error)})
-                await self._pace.sleep(RELIST_S)
-
     def _seen(self, group: TaskGroup, manifest: Manifest) -> None:
-        key, uid = key_of(manifest), manifest["metadata"].get("uid", "")
-        if manifest["metadata"].get("deletionTimestamp"):
+        key, metadata = key_of(manifest), manifest["metadata"]
+        if metadata.get("deletionTimestamp"):
             return self._gone(key)
-        slot = self._slots.get(key)
-        if slot is not None and slot.uid != uid:
-            self._gone(key)
-            slot = None
-        wanted = _read(manifest)
+        slot, wanted = self._slots.get(key), _read(manifest)
         if slot is None:
-            slot = _Slot(key, uid, self._remembered(manifest), wanted)
+            slot = _Slot(key, metadata.get("uid", ""), self._remembered(manifest), wanted)
             self._slots[key] = slot
             group.start_soon(self._work, slot)
         elif slot.wanted != wanted:
@@ -123,8 +93,10 @@ class ScaledObjects:
             slot.wanted = None
             slot.changed.set()
 
-    def _target_seen(self, manifest: Manifest) -> None:
-        key = key_of(manifest)
+    def _target_changed(self, _: Manifest | None, new: Manifest | None) -> None:
+        if new is None:
+            return
+        key = key_of(new)
         for slot in self._slots.values():
             waiting = slot.autoscaler is not None and slot.autoscaler.target_missing
             if waiting and isinstance(slot.wanted, ScaleSpec) and slot.wanted.target == key:

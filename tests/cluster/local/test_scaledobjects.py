@@ -3,16 +3,15 @@
 import functools
 import inspect
 from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
-import anyio.lowlevel
 import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
-from hearth.cluster.interface import Change, Unavailable
+from hearth.cluster.interface import Unavailable
 from hearth.cluster.local.autoscaler import Pace
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.scaledobjects import ScaledObjects
@@ -352,21 +351,10 @@ async def test_a_watch_that_is_too_old_begins_anew():
         await replicas(world.cluster, 2, gone)
 
 
-class Patchy(LocalCluster):
-    """Every watch ends after one change, and sometimes nobody answers."""
+class Away(LocalCluster):
+    """A cluster that takes no status for a while."""
 
     away = False
-
-    async def list(self, kind, **selection):
-        if self.away:
-            raise Unavailable()
-        return await super().list(kind, **selection)
-
-    async def watch(self, kind, **selection):
-        async with aclosing(super().watch(kind, **selection)) as changes:
-            change = await anext(changes)
-        yield change
-        yield Change("BOOKMARK", {}, change.version)
 
     async def patch_status(self, manifest, *, manager):
         if self.away:
@@ -374,43 +362,21 @@ class Patchy(LocalCluster):
         return await super().patch_status(manifest, manager=manager)
 
 
-async def test_watches_that_end_miss_nothing():
-    kept, gone = ServiceKey("ai", "kept"), ServiceKey("ai", "gone")
-    async with prepared(Patchy()) as world, at_work(world):
-        await world.deploy(0, gone)
-        await ready(world, gone)
-        await world.deploy(0, kept, minReplicaCount=1)
-        await world.cluster.delete(scaled_object("x:1", key=gone))
-        await replicas(world.cluster, 1, kept)
-        other = ServiceKey("ai", "other")
-        await world.deploy(0, other, minReplicaCount=1)
-        await replicas(world.cluster, 1, other)
-        assert world.server.pushes.streams(gone) == 0
-
-
-async def test_a_cluster_that_is_away_is_asked_again():
-    cluster = Patchy()
+async def test_a_status_that_could_not_be_written_is_written_later():
+    cluster = Away()
     async with prepared(cluster) as world, at_work(world):
         await world.deploy(0)
         await ready(world)
+        await world.time.sleeping(20)
         cluster.away = True
         world.demand.admit(KEY, limit=1)
-        await replicas_of(cluster, 1)
-        await world.time.sleeping(1)
+        await replicas(cluster, 1)
+        await world.time.sleep_out(20)
+        await world.time.sleeping(20)
         assert condition(await object_of(world), "Active")[1] != "ScalerActive"
         cluster.away = False
-        world.time.advance(1)
         await world.time.sleep_out(20)
         await said(cluster, "Active", "True", "ScalerActive")
-        await world.change(minReplicaCount=2)
-        await replicas(cluster, 2)
-
-
-async def replicas_of(cluster: LocalCluster, count: int) -> None:
-    """Like `replicas`, for a cluster that answers no list."""
-    with anyio.fail_after(10):
-        while (await cluster.get(kinds.DEPLOYMENT, *KEY))["spec"]["replicas"] != count:
-            await anyio.lowlevel.checkpoint()
 
 
 @in_a_world
