@@ -51,9 +51,11 @@ async def test_init_containers_run_first_and_in_order(tmp_path):
             {"name": "one", "image": "i:1", "command": ["/bin/sh", "-c", fails_once]},
             {"name": "two", "image": "i:1", "command": ["/bin/sh", "-c", f"echo two >> {out}"]},
         ]
-        script = f"echo main >> {out}; exec sleep 99"
+        there = running.fifo(tmp_path / "there")
+        script = f"echo main >> {out}; echo > {there}; exec sleep 99"
         await here.create("inits", "/bin/sh", "-c", script, initContainers=init)
         pod = await here.until("inits", running.ready)
+        await running.hear(there)
         assert out.read_text() == "one\none\ntwo\nmain\n"
         statuses = pod["status"]["initContainerStatuses"]
         assert [one["state"]["terminated"]["reason"] for one in statuses] == ["Completed"] * 2
