@@ -25,13 +25,11 @@ from hearth.routes import Route, RouteTable
 class Metrics:
     """What is counted, for gateway, scaler and app to write: it has their observers' methods.
 
-    `registry` holds what is counted here; `render` adds what it reads from the tables.
+    Its registry holds what is counted here; `render` adds what it reads from the tables.
     """
 
-    def __init__(
-        self, registry: CollectorRegistry, *, demand: DemandTable, routes: RouteTable
-    ) -> None:
-        self._registry = registry
+    def __init__(self, *, demand: DemandTable, routes: RouteTable) -> None:
+        registry = self._registry = CollectorRegistry()
         self._demand = demand
         self._routes = routes
         self._in_flight: dict[ServiceKey, int] = {}

@@ -73,6 +73,10 @@ class Watching:
         """Whether the cluster knows ScaledObjects."""
         return self._owned[kinds.SCALED_OBJECT].available
 
+    def known(self) -> set[ServiceKey]:
+        """Every service that there is."""
+        return {key_of(manifest) for informer in self._services.values() for manifest in informer}
+
     def services(self, key: ServiceKey) -> list[Manifest]:
         """The LLMServices of this name: none, one, or one in each group."""
         found = (informer.get(key) for informer in self._services.values())

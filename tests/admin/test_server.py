@@ -7,7 +7,6 @@ import aiohttp
 import anyio
 import anyio.lowlevel
 import pytest
-from prometheus_client import CollectorRegistry
 
 from hearth.admin import server
 from hearth.api.meta import ServiceKey
@@ -22,9 +21,7 @@ class World:
     def __init__(self):
         self.demand = DemandTable(linger_s=30)
         self.routes = RouteTable()
-        self.metrics = prometheus.Metrics(
-            CollectorRegistry(), demand=self.demand, routes=self.routes
-        )
+        self.metrics = prometheus.Metrics(demand=self.demand, routes=self.routes)
         self.reasons = {"pods": None, "scaler": None}
         checks = {name: (lambda name=name: self.reasons[name]) for name in self.reasons}
         self.admin = server.Admin(self.demand, self.routes, self.metrics, checks, interval_s=0.01)

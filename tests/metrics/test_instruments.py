@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from hearth.demand import DemandTable
@@ -17,9 +16,7 @@ def test_the_page_is_what_the_table_says():
 
 
 async def test_every_instrument_is_served_and_no_other():
-    metrics = prometheus.Metrics(
-        CollectorRegistry(), demand=DemandTable(linger_s=30), routes=RouteTable()
-    )
+    metrics = prometheus.Metrics(demand=DemandTable(linger_s=30), routes=RouteTable())
     text, _ = await metrics.render()
     served = {
         family.name: (family.documentation, family.type)

@@ -2,7 +2,6 @@
 
 import anyio
 import pytest
-from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
 from hearth.api.meta import ServiceKey
@@ -33,9 +32,7 @@ class World:
         self.now = 1000.0
         self.demand = DemandTable(linger_s=30, clock=lambda: self.now)
         self.routes = RouteTable()
-        self.metrics = prometheus.Metrics(
-            CollectorRegistry(), demand=self.demand, routes=self.routes
-        )
+        self.metrics = prometheus.Metrics(demand=self.demand, routes=self.routes)
 
     def put(self, key, **fields):
         self.routes.put(Route(key=key, uid="u", created=0, **{"phase": "Ready", **fields}))

@@ -1,0 +1,225 @@
+"""The composition root: the two tables, and everything that stands on them, over any cluster."""
+
+import base64
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from hearth.admin import server as admin_server
+from hearth.admin.server import Admin
+from hearth.api.meta import ServiceKey
+from hearth.cluster import kinds
+from hearth.cluster.controller import Controller
+from hearth.cluster.interface import Cluster, NotFound
+from hearth.cluster.workqueue import WorkQueue
+from hearth.demand import DemandTable
+from hearth.keda import server as scaler_server
+from hearth.keda.server import ScalerServer
+from hearth.metrics.prometheus import Metrics
+from hearth.names import release_gateway
+from hearth.proxy.config import GatewayConfig
+from hearth.proxy.gateway import Gateway
+from hearth.proxy.hosts import HostTable
+from hearth.proxy.keys import ReadSecret
+from hearth.reconcile.llmservice import Reconciler
+from hearth.reconcile.shared import SharedEndpoints
+from hearth.reconcile.site import Site
+from hearth.reconcile.watching import Watching
+from hearth.routes import RouteTable
+from hearth.settings import Settings
+
+log = logging.getLogger(__name__)
+
+_POLLS = 2
+"""A service stays active for this many of KEDA's polls, so that one of them sees it."""
+_SHORTEST_LINGER_S = 2.0
+
+
+class CannotStart(Exception):
+    """One line that says why, and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Addresses:
+    """Where the three ports are, as bound."""
+
+    gateway: tuple[str, int]
+    admin: tuple[str, int]
+    scaler: tuple[str, int]
+
+
+class App:
+    """Gateway, scaler, admin port and reconciler over one cluster.
+
+    `listen` opens the ports, `reconcile` does the rest until cancelled, `drain` ends what runs.
+    """
+
+    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+        self._cluster = cluster
+        self._settings = settings
+        linger_s = max(_POLLS * settings.polling_interval, _SHORTEST_LINGER_S)
+        self.routes = RouteTable()
+        self.demand = DemandTable(linger_s=linger_s)
+        self.metrics = Metrics(demand=self.demand, routes=self.routes)
+        self.scaler = ScalerServer(self.demand, self.routes, observer=self.metrics)
+        self.gateway = Gateway(
+            demand=self.demand,
+            routes=self.routes,
+            read_secret=_secrets(cluster),
+            config=_gateway_config(settings),
+            observer=self.metrics,
+        )
+        self.metrics.read_in_flight(self.gateway.in_flight)
+        self._unready: str | None = "the cluster's state is not read yet"
+        self.admin = Admin(
+            self.demand, self.routes, self.metrics, {"reconciler": lambda: self._unready}
+        )
+
+    @asynccontextmanager
+    async def listen(self) -> AsyncIterator[Addresses]:
+        """All three ports, open until the block ends.  Raises CannotStart."""
+        chosen = self._settings
+        async with anyio.create_task_group() as tasks:
+            try:
+                scaler = await self.scaler.start(chosen.host, chosen.scaler_port)
+                admin = await self.admin.start(chosen.host, chosen.admin_port)
+                gateway = await tasks.start(self.gateway.serve, chosen.host, chosen.gateway_port)
+            except (scaler_server.CannotListen, admin_server.CannotListen) as error:
+                raise CannotStart(str(error)) from error
+            except OSError as error:
+                raise CannotStart(
+                    f"cannot open the gateway on {chosen.host}:{chosen.gateway_port}:"
+                    f" {error.strerror}; choose another with --gateway-port"
+                ) from error
+            try:
+                yield Addresses(gateway=gateway, admin=admin, scaler=scaler)
+            finally:
+                with anyio.move_on_after(_STOP_S, shield=True):
+                    await self.scaler.stop()
+                    await self.admin.stop()
+                tasks.cancel_scope.cancel()
+
+    async def reconcile(self, site: Site) -> None:
+        """Keep what exists as it should be, until cancelled."""
+        services: WorkQueue[ServiceKey] = WorkQueue()
+        namespaces: WorkQueue[str] = WorkQueue()
+        watching = Watching(
+            self._cluster,
+            groups=self._settings.groups,
+            enqueue=services.add,
+            enqueue_namespace=namespaces.add,
+            shared_service=site.shared_service,
+        )
+        shared = SharedEndpoints(self._cluster, watching, site=site, changed=services.add)
+        reconciler = Reconciler(
+            self._cluster,
+            watching,
+            routes=self.routes,
+            demand=self.demand,
+            site=site,
+            shared_refusal=shared.refusal,
+        )
+        for informer in watching.informers:
+            self.metrics.read_informer(str(informer.kind), informer.staleness_s)
+        self.metrics.read_queue("services", services.__len__)
+        self.metrics.read_queue("namespaces", namespaces.__len__)
+        stop = self.demand.listen(_Edges(self.demand, services))
+        try:
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self.metrics.watch_loop)
+                for informer in watching.informers:
+                    tasks.start_soon(informer.run)
+                for controller in (
+                    Controller(
+                        "services",
+                        reconciler.reconcile,
+                        queue=services,
+                        informers=watching.informers,
+                        watcher=self._passed,
+                    ),
+                    Controller(
+                        "namespaces",
+                        shared.reconcile,
+                        queue=namespaces,
+                        informers=watching.informers,
+                    ),
+                ):
+                    tasks.start_soon(controller.run)
+                await self._know(watching)
+                await anyio.sleep_forever()
+        finally:
+            stop()
+
+    async def drain(self) -> None:
+        """Answer what is held, let streams end within the limit; KEDA hears the truth meanwhile."""
+        self._unready = "Hearth is stopping"
+        await self.gateway.drain(self._settings.drain_limit)
+
+    async def _know(self, watching: Watching) -> None:
+        """Let KEDA be answered once every service that there is has been looked at."""
+        for informer in watching.informers:
+            await informer.synced.wait()
+        for key in watching.known():
+            while True:
+                changed = self.routes.changed(key)
+                if key in self.routes or not watching.services(key):
+                    break
+                await changed.wait()
+        self.scaler.gate.open()
+        self._unready = None
+        log.info("ready", extra={"services": len(tuple(self.routes.routes()))})
+
+    def _passed(self, outcome: str, seconds: float) -> None:
+        self.metrics.reconciled(result=outcome, seconds=seconds)
+
+
+_STOP_S = 5.0
+
+
+class _Edges:
+    """Has a service looked at when it begins, or ends, to be wanted: its phase says so."""
+
+    def __init__(self, demand: DemandTable, queue: WorkQueue[ServiceKey]) -> None:
+        self._demand = demand
+        self._queue = queue
+        self._wanted: set[ServiceKey] = set()
+
+    def __call__(self, key: ServiceKey) -> None:
+        wanted = self._demand.demand(key) > 0
+        if wanted != (key in self._wanted):
+            self._queue.add(key)
+        if wanted:
+            self._wanted.add(key)
+        else:
+            self._wanted.discard(key)
+
+
+def _gateway_config(settings: Settings) -> GatewayConfig:
+    return GatewayConfig(
+        hosts=HostTable(
+            ingress_domain=settings.ingress_domain,
+            gateway_service=release_gateway(settings.release),
+            gateway_namespace=settings.namespace,
+            shared_service=settings.shared_service,
+            cluster_domain=settings.cluster_domain,
+        ),
+        default_namespace=settings.default_namespace,
+        body_limit_bytes=settings.body_limit_bytes,
+        held_bytes=settings.held_bytes,
+        ready_grace_s=settings.ready_grace,
+        cors_origins=settings.cors_origins,
+    )
+
+
+def _secrets(cluster: Cluster) -> ReadSecret:
+    async def read(namespace: str, name: str) -> Mapping[str, bytes] | None:
+        try:
+            secret = await cluster.get(kinds.SECRET, namespace, name)
+        except NotFound:
+            return None
+        return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
+
+    return read
