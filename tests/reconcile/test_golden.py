@@ -11,6 +11,7 @@ from hearth.api.llmservice import LLMService
 from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile import desired, selection
 from hearth.reconcile.site import Site
+from hearth.stub import options
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 GOLDEN = Path(__file__).parent / "golden"
@@ -45,3 +46,12 @@ def test_renders_as_ever(example: Path):
 
 def test_there_is_an_example_for_each_golden_file():
     assert sorted(path.name for path in GOLDEN.glob("*.yaml")) == [p.name for p in EXAMPLES]
+
+
+@pytest.mark.parametrize("golden", sorted(GOLDEN.glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_stub_understands_what_it_is_told(golden: Path):
+    for manifest in yaml.safe_load_all(golden.read_text()):
+        if manifest["kind"] == "Deployment":
+            container = manifest["spec"]["template"]["spec"]["containers"][0]
+            if container["args"][0] == "stub":
+                options.parse(container["args"][1:])
