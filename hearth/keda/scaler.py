@@ -1,6 +1,6 @@
 """The five ExternalScaler methods, answered from the two tables without awaiting anything."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,6 +34,14 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
     | known service, idle                         | from metadata    | false, 0          |
     | known service, wanted                       | from metadata    | true, its demand  |
 
+    After a hand-over (`take_over`) a service that has endpoints may be serving streams that only
+    the old process counts.  Until those must have ended:
+
+    | demand here                         | activity | metrics     |
+    | ----------------------------------- | -------- | ----------- |
+    | at most what its endpoints are for  | true     | UNAVAILABLE |
+    | more                                | true     | its demand  |
+
     A ScaledObject that bears the uid of a deleted service is about to be collected; answering 0
     to it would let KEDA stop the pods of the new service of that name, hence NOT_FOUND.
     """
@@ -46,20 +54,24 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
         gate: Gate,
         pushes: push.Pushes,
         observer: push.ScalerObserver,
+        clock: Callable[[], float],
     ) -> None:
         self._demand = demand
         self._routes = routes
         self._gate = gate
         self._pushes = pushes
         self._observer = observer
+        self._clock = clock
+        self._taken_over_until = float("-inf")
         self._streams = 0
         self._ending = anyio.Event()
         self._ended = anyio.Event()
 
     async def IsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
         with self._counted("IsActive"):
-            key = self._known(await _request(stream))
-            await stream.send_message(pb.IsActiveResponse(result=self._demand.active(key)))
+            key, _ = self._known(await _request(stream))
+            active = self._demand.active(key) or self._inherited(key) > 0
+            await stream.send_message(pb.IsActiveResponse(result=active))
 
     async def StreamIsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
         async def send() -> None:
@@ -96,12 +108,19 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
                     f"there is no metric {request.metricName[:MAX_NAME]!r}; "
                     f"ask for {trigger.METRIC!r}",
                 )
-            key = self._known(request.scaledObjectRef)
+            key, wanted = self._known(request.scaledObjectRef)
             demand = self._demand.demand(key)
+            inherited = self._inherited(key)
+            if inherited and demand <= inherited * wanted.target:
+                raise GRPCError(Status.UNAVAILABLE, "the process before this one still drains")
             value = pb.MetricValue(
                 metricName=trigger.METRIC, metricValue=demand, metricValueFloat=float(demand)
             )
             await stream.send_message(pb.GetMetricsResponse(metricValues=[value]))
+
+    def take_over(self, *, drain_s: float) -> None:
+        """Another process served until now and may finish streams for `drain_s` from now."""
+        self._taken_over_until = self._clock() + drain_s
 
     async def end_streams(self) -> None:
         """End every stream with OK; returns when each has said so to its peer's socket."""
@@ -132,13 +151,17 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
             if not self._streams and self._ending.is_set():
                 self._ended.set()
 
-    def _known(self, reference: pb.ScaledObjectRef) -> ServiceKey:
+    def _inherited(self, key: ServiceKey) -> int:
+        """Endpoints that may serve streams of the process before this one."""
+        return len(self._routes.endpoints(key)) if self._clock() < self._taken_over_until else 0
+
+    def _known(self, reference: pb.ScaledObjectRef) -> tuple[ServiceKey, trigger.Trigger]:
         key, wanted = _read(reference)
         if self._gate.closed is not None:
             raise GRPCError(Status.UNAVAILABLE, self._gate.closed)
         if not push.exists(self._routes, key, wanted.uid):
             raise _not_found(key)
-        return key
+        return key, wanted
 
 
 async def _request(stream: Stream[Any, Any]) -> Any:

@@ -67,7 +67,9 @@ class ScalerServer:
         observer = observer or Unobserved()
         self.gate = Gate()
         self.pushes = Pushes(demand, routes, self.gate, observer=observer, clock=clock, sleep=sleep)
-        self._scaler = Scaler(demand, routes, gate=self.gate, pushes=self.pushes, observer=observer)
+        self._scaler = Scaler(
+            demand, routes, gate=self.gate, pushes=self.pushes, observer=observer, clock=clock
+        )
         self._stop_grace_s = stop_grace_s
         self._server: _Server | None = None
 
@@ -78,11 +80,16 @@ class ScalerServer:
             listener = await _bind(host, port)
             await server.start(sock=listener, backlog=BACKLOG)
         except (OSError, UnicodeError) as error:
-            raise CannotListen(_advice(host, port, error)) from error
+            raise CannotListen(advice(host, port, error)) from error
         self._server = server
         bound: tuple[str, int] = listener.getsockname()[:2]
         log.info("scaler listens", extra={"host": bound[0], "port": bound[1]})
         return bound
+
+    def take_over(self, *, drain_s: float) -> None:
+        """Another process served until now and may finish streams for `drain_s` from now: what
+        has endpoints stays active for so long, and no metric of it asks for less."""
+        self._scaler.take_over(drain_s=drain_s)
 
     async def stop(self) -> None:
         """End all streams with OK, then close; what does not read by then is cut off."""
@@ -174,7 +181,8 @@ async def _bind(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _advice(host: str, port: int, error: OSError | UnicodeError) -> str:
+def advice(host: str, port: int, error: OSError | UnicodeError) -> str:
+    """Why the address cannot be listened on, and what to do."""
     where = f"cannot listen for KEDA on {host}:{port}"
     match getattr(error, "errno", None):
         case errno.EADDRINUSE:

@@ -236,3 +236,25 @@ async def test_each_call_is_counted_with_its_end(world):
         ("GetMetrics", "INVALID_ARGUMENT"),
     ]
     await world.count.until(lambda: sorted(world.count.calls) == sorted(ends))
+
+
+async def test_after_a_hand_over_nothing_shrinks_until_the_old_streams_have_ended(world):
+    """A target of 4 and one endpoint: what another process still serves is not known here."""
+    stub = world.stub()
+    cold = ServiceKey("ai", "cold")
+    world.serve(ready=True)
+    world.serve(cold)
+    world.server.take_over(drain_s=60)
+    assert (await ask(stub, "IsActive")).result
+    assert (await refused(stub, "GetMetrics")).status is Status.UNAVAILABLE
+    assert not (await ask(stub, "IsActive", reference(cold))).result
+    assert (await ask(stub, "GetMetrics", reference(cold))).metricValues[0].metricValue == 0
+    claims = [world.demand.admit(KEY, limit=9) for _ in range(4)]
+    assert (await refused(stub, "GetMetrics")).status is Status.UNAVAILABLE
+    claims.append(world.demand.admit(KEY, limit=9))
+    assert (await ask(stub, "GetMetrics")).metricValues[0].metricValue == 5
+    for claim in claims:
+        claim.release()
+    world.time.advance(60)
+    assert (await ask(stub, "GetMetrics")).metricValues[0].metricValue == 0
+    assert not (await ask(stub, "IsActive")).result

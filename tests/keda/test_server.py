@@ -1,15 +1,19 @@
 """Connections: many streams, clean ends, peers that vanish or misbehave."""
 
+import errno
+
 import anyio
 import h2.config
 import h2.connection
 import h2.events
+import h2.settings
 import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
 from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_pb2 as pb
+from hearth.keda import server
 from hearth.keda.server import MAX_REQUEST_BYTES, CannotListen, ScalerServer
 from tests.keda.conftest import KEY, reference
 
@@ -81,19 +85,60 @@ async def test_a_client_that_dies_is_forgotten(world):
     assert repr(world.server) == "<ScalerServer 0 connections <Pushes no streams>>"
 
 
-async def test_stop_is_bounded_and_may_come_twice(world):
-    """A peer that does not read cannot hold up the end."""
-    world.serve()
-    server = ScalerServer(world.demand, world.routes, stop_grace_s=0.0)
-    _, world.port = await server.start("127.0.0.1", 0)
-    server.gate.open()
-    stub = world.stub()
-    assert not (await stub.IsActive(reference())).result
-    await server.stop()
-    await server.stop()
-    assert repr(server) == "<ScalerServer 0 connections <Pushes no streams>>"
+async def test_stop_may_come_twice(world):
+    await world.server.stop()
+    await world.server.stop()
+    assert repr(world.server) == "<ScalerServer 0 connections <Pushes no streams>>"
     with pytest.raises(OSError):
         await anyio.connect_tcp("127.0.0.1", world.port)
+
+
+async def test_a_peer_that_does_not_read_cannot_hold_up_the_end(world):
+    """It grants no window: its push stays unsent, the stream does not end by itself."""
+    world.serve()
+    short = ScalerServer(world.demand, world.routes, observer=world.count, stop_grace_s=0.01)
+    _, port = await short.start("127.0.0.1", 0)
+    short.gate.open()
+    connection = h2.connection.H2Connection(h2.config.H2Configuration(client_side=True))
+    connection.initiate_connection()
+    connection.update_settings({h2.settings.SettingCodes.INITIAL_WINDOW_SIZE: 0})
+    headers = {
+        ":method": "POST",
+        ":scheme": "http",
+        ":authority": "x",
+        ":path": "/externalscaler.ExternalScaler/StreamIsActive",
+        "content-type": "application/grpc",
+        "te": "trailers",
+    }
+    body = reference().SerializeToString()
+    connection.send_headers(1, list(headers.items()))
+    connection.send_data(1, b"\0" + len(body).to_bytes(4, "big") + body, end_stream=True)
+    async with await anyio.connect_tcp("127.0.0.1", port) as socket:
+        await socket.send(connection.data_to_send())
+        await world.count.until(lambda: world.count.open == 1)
+        for _ in range(3):
+            world.demand.admit(KEY, limit=9)
+        events = []
+        while not any(isinstance(event, h2.events.ResponseReceived) for event in events):
+            events = connection.receive_data(await socket.receive())
+        await short.stop()
+    assert world.count.open == 0
+    assert world.count.pushes == 0
+    assert world.count.calls == [("StreamIsActive", "CANCELLED")]
+
+
+@pytest.mark.parametrize(
+    ("error", "words"),
+    [
+        (OSError(errno.EADDRINUSE, "x"), "the port is in use; stop what listens there"),
+        (OSError(errno.EACCES, "x"), "not permitted; choose a port from 1024 on"),
+        (OSError(errno.EADDRNOTAVAIL, "x"), "this machine has no such address"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
+        (UnicodeError("label too long"), "label too long"),
+    ],
+)
+def test_advice(error, words):
+    assert server.advice("h", 1, error).startswith(f"cannot listen for KEDA on h:1: {words}")
 
 
 async def test_calls_during_the_stop_hear_unavailable(world):

@@ -394,3 +394,16 @@ async def test_an_object_that_is_going_is_left_alone(world):
     world.demand.admit(KEY, limit=1)
     assert world.server.pushes.streams(KEY) == 0
     assert (await world.cluster.get(kinds.DEPLOYMENT, *KEY))["spec"]["replicas"] == 0
+
+
+@in_a_world
+async def test_a_target_that_is_replaced_is_found_again(world):
+    await world.deploy()
+    await ready(world)
+    await world.cluster.delete(deployment(0))
+    await world.time.sleep_out(20)
+    await said(world.cluster, "Ready", "False", "ErrorGettingCurrentReplicas")
+    await world.cluster.create(deployment(0))
+    world.demand.admit(KEY, limit=1)
+    await replicas(world.cluster, 1)
+    await ready(world)
