@@ -169,6 +169,17 @@ def fifo(path: Path) -> Path:
 
 
 async def hear(path: Path) -> str:
-    """What a program wrote to a named pipe."""
-    with anyio.fail_after(LIMIT_S):
-        return await anyio.Path(path).read_text()
+    """What a program wrote to a named pipe, from its opening to its closing it."""
+    heard = bytearray()
+    pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        with anyio.fail_after(LIMIT_S):
+            while True:
+                await anyio.wait_readable(pipe)
+                with suppress(BlockingIOError):
+                    chunk = os.read(pipe, 4096)
+                    if not chunk:
+                        return heard.decode()
+                    heard.extend(chunk)
+    finally:
+        os.close(pipe)

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from hearth.cluster import kinds
+from hearth.cluster.interface import Unavailable
 from hearth.cluster.local import leftovers
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.config import KubeletConfig
@@ -107,6 +108,45 @@ async def test_a_watch_that_fell_behind_starts_over(tmp_path):
             await running.dead(running.pid(pod))
         tasks.cancel_scope.cancel()
     assert running.left(tmp_path) == []
+
+
+class Moody(LocalCluster):
+    """Each verb of a kubelet fails the first time."""
+
+    def __init__(self):
+        super().__init__()
+        self.refuses = {"list", "patch_status", "finalize"}
+
+    def _refuse(self, verb):
+        if verb in self.refuses:
+            self.refuses.remove(verb)
+            raise Unavailable
+
+    async def list(self, kind, **options):
+        if kind == kinds.POD:
+            self._refuse("list")
+        return await super().list(kind, **options)
+
+    async def patch_status(self, manifest, **options):
+        self._refuse("patch_status")
+        return await super().patch_status(manifest, **options)
+
+    async def finalize(self, manifest):
+        self._refuse("finalize")
+        await super().finalize(manifest)
+
+
+async def test_a_cluster_that_is_away_is_asked_again(tmp_path):
+    cluster = Moody()
+    here = running.Running(cluster, Kubelet(cluster, state_dir=tmp_path))
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(here.kubelet.run)
+        pod = await here.create("one", "/bin/sleep", "99")
+        await here.until("one", runs)
+        await cluster.delete(pod)
+        await here.gone("one")
+        tasks.cancel_scope.cancel()
+    assert cluster.refuses == set()
 
 
 async def test_old_logs_are_pruned_when_pods_go(tmp_path):

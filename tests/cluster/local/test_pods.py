@@ -1,5 +1,3 @@
-import anyio
-
 from hearth.cluster import kinds
 from tests.cluster.local import running
 from tests.cluster.local.running import condition, ended, machine, runs, serving, state, waits
@@ -76,19 +74,15 @@ async def test_an_init_container_that_fails_for_good_fails_the_pod(tmp_path):
 async def test_a_deleted_pod_is_not_ready_at_once_and_goes_with_all_it_started(tmp_path):
     async with machine(tmp_path / "state") as here:
         pids, end = running.fifo(tmp_path / "pids"), running.fifo(tmp_path / "end")
-        script = (
-            f"trap 'echo ending > {end}; read x < {end}; exit 0' TERM;"
-            f" sleep 999 & echo $$$$ $! > {pids}; wait; wait"
-        )
+        script = f"trap 'echo > {end}; exit 0' TERM; sleep 999 & echo $$$$ $! > {pids}; wait; wait"
         await here.create("goes", "/bin/sh", "-c", script, terminationGracePeriodSeconds=999)
         numbers = [int(word) for word in (await running.hear(pids)).split()]
         pod = await here.until("goes", running.ready)
         await here.cluster.delete(pod)
-        await running.hear(end)
         pod = await here.until("goes", lambda pod: not running.ready(pod))
         assert runs(pod)
         assert running.alive(numbers[0])
-        await anyio.Path(end).write_text("go\n")
+        await running.hear(end)  # only now does it come to its end
         last = await here.gone("goes")
         assert last is None or state(last)[1]["reason"] == "Completed"
         assert not any(running.alive(number) for number in numbers)
@@ -108,6 +102,16 @@ async def test_a_second_thought_without_grace_ends_it_now(tmp_path):
         assert await running.hear(told) == "no\n"
         await here.cluster.finalize(pod)
         await running.dead(running.pid(pod))
+
+
+async def test_a_pod_waits_for_an_address_that_is_free(tmp_path):
+    async with machine(tmp_path, pod_network="127.79.0.0/30") as here:
+        pods = [await here.create(name, "/bin/sleep", "99") for name in ("one", "two", "three")]
+        await here.until("two", runs)
+        waiting = await here.until("three", lambda pod: condition(pod, "PodScheduled"))
+        assert "127.79.0.0/30 is in use" in condition(waiting, "PodScheduled")["message"]
+        await here.cluster.delete(pods[0])
+        await here.until("three", runs)
 
 
 async def test_a_readiness_gate_is_somebody_elses_word(tmp_path):
