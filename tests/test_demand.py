@@ -82,6 +82,15 @@ def test_ready_ends_the_lease_after_a_grace(table, clock):
     assert table.demand(CHAT) == 0
 
 
+def test_what_is_left_of_a_lease(table, clock):
+    assert table.lease_s(CHAT) == 0
+    table.renew_lease(CHAT, seconds=60)
+    clock.now += 25
+    assert table.lease_s(CHAT) == 35
+    clock.now += 60
+    assert table.lease_s(CHAT) == 0
+
+
 def test_ready_without_a_lease_is_no_demand(table):
     table.end_lease(CHAT, grace_s=10)
     assert table.demand(CHAT) == 0
