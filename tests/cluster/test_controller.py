@@ -1,0 +1,149 @@
+import logging
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from hearth.cluster import kinds
+from hearth.cluster.backoff import Backoff
+from hearth.cluster.controller import Controller
+from hearth.cluster.informer import Informer
+from hearth.cluster.local.cluster import LocalCluster
+from hearth.cluster.workqueue import WorkQueue
+
+SOON = Backoff(0.001, 0.001)
+
+
+class Seen:
+    """Outcomes of passes; `reach(n)` waits for that many."""
+
+    def __init__(self):
+        self.outcomes = []
+        self._changed = anyio.Event()
+
+    def __call__(self, outcome, seconds):
+        assert seconds >= 0
+        self.outcomes.append(outcome)
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def reach(self, count):
+        with anyio.fail_after(10):
+            while len(self.outcomes) < count:
+                await self._changed.wait()
+
+
+async def run(reconcile, *, until, keys=("a",), **options):
+    seen = Seen()
+    queue = WorkQueue(backoff=SOON)
+    controller = Controller("test", reconcile, queue=queue, watcher=seen, **options)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(controller.run)
+        for key in keys:
+            queue.add(key)
+        await seen.reach(until)
+        tasks.cancel_scope.cancel()
+    return seen.outcomes, queue
+
+
+async def test_an_exception_is_logged_and_comes_again(caplog):
+    passes = []
+
+    async def reconcile(key):
+        passes.append(key)
+        if len(passes) < 3:
+            raise ValueError("broken")
+
+    with caplog.at_level(logging.ERROR):
+        outcomes, queue = await run(reconcile, until=3)
+    assert outcomes == ["error", "error", "ok"]
+    assert queue.failures("a") == 0
+    assert len(caplog.records) == 2
+    assert caplog.records[0].key == "a"
+    assert "broken" in caplog.text
+
+
+async def test_a_pass_that_takes_too_long_is_cut_and_comes_again(caplog):
+    passes = []
+
+    async def reconcile(key):
+        passes.append(key)
+        if len(passes) == 1:
+            await anyio.Event().wait()
+
+    with caplog.at_level(logging.ERROR):
+        outcomes, _ = await run(reconcile, until=2, deadline_s=0.01)
+    assert outcomes == ["timeout", "ok"]
+    assert "too long" in caplog.text
+
+
+async def test_a_pass_may_ask_for_the_next():
+    async def reconcile(key):
+        return 0.001
+
+    outcomes, _ = await run(reconcile, until=3)
+    assert outcomes[:3] == ["ok", "ok", "ok"]
+
+
+async def test_workers_are_bounded_and_a_key_is_never_twice_at_work():
+    at_work, most = [], []
+
+    async def reconcile(key):
+        assert key not in at_work
+        at_work.append(key)
+        most.append(len(at_work))
+        await anyio.lowlevel.checkpoint()
+        at_work.remove(key)
+
+    outcomes, _ = await run(reconcile, until=20, keys=[f"k{n}" for n in range(20)], workers=3)
+    assert outcomes == ["ok"] * 20
+    assert max(most) == 3
+
+
+async def test_nothing_is_worked_on_before_the_informers_are_synced():
+    informer = Informer(LocalCluster(), kinds.POD)
+    done = anyio.Event()
+
+    async def reconcile(key):
+        assert informer.synced.is_set()
+        done.set()
+
+    queue = WorkQueue()
+    queue.add("a")
+    controller = Controller("test", reconcile, queue=queue, informers=(informer,))
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(controller.run)
+        await anyio.wait_all_tasks_blocked()
+        assert not done.is_set()
+        tasks.start_soon(informer.run)
+        with anyio.fail_after(5):
+            await done.wait()
+        tasks.cancel_scope.cancel()
+
+
+async def test_cancelled_in_a_pass_it_leaves_the_key_free():
+    started = anyio.Event()
+
+    async def reconcile(key):
+        started.set()
+        await anyio.Event().wait()
+
+    queue = WorkQueue()
+    queue.add("a")
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(Controller("test", reconcile, queue=queue).run)
+        with anyio.fail_after(5):
+            await started.wait()
+        tasks.cancel_scope.cancel()
+    queue.add("a")
+    assert queue.take() == "a"
+
+
+def test_repr_says_how_much_there_is_to_do():
+    async def reconcile(key):
+        pytest.fail("not started")
+
+    queue = WorkQueue()
+    queue.add("a")
+    controller = Controller("services", reconcile, queue=queue)
+    assert repr(controller) == "<Controller services <WorkQueue 1 due, 0 worked on, 0 later>>"

@@ -1,0 +1,312 @@
+"""The informer over the real store, and over a cluster that behaves as badly as a real one."""
+
+from contextlib import asynccontextmanager
+
+import anyio
+import pytest
+
+from hearth.api.meta import ServiceKey
+from hearth.cluster import kinds
+from hearth.cluster.backoff import Backoff
+from hearth.cluster.informer import Informer, by_label, by_owner
+from hearth.cluster.interface import Change, Expired, KindMissing, Listing, Unavailable
+from hearth.cluster.local.cluster import LocalCluster
+
+SOON = Backoff(0.001, 0.001)
+
+
+def config(name="c", *, namespace="ai", **metadata):
+    metadata = {"name": name, "namespace": namespace, **metadata}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+
+
+class Told:
+    """What an informer told; `reach(n)` waits for that many."""
+
+    def __init__(self, informer):
+        self.changes = []
+        self._changed = anyio.Event()
+        informer.listen(self)
+
+    def __call__(self, old, new):
+        self.changes.append(
+            tuple(m and (m["metadata"]["name"], m["metadata"]["uid"]) for m in (old, new))
+        )
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    async def reach(self, count):
+        with anyio.fail_after(10):
+            while len(self.changes) < count:
+                await self._changed.wait()
+        return self.changes
+
+
+@asynccontextmanager
+async def running(informer):
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(informer.run)
+        with anyio.fail_after(10):
+            await informer.synced.wait()
+        yield informer
+        tasks.cancel_scope.cancel()
+
+
+class TestOnTheStore:
+    async def test_lists_then_follows(self):
+        cluster = LocalCluster()
+        made = await cluster.create(config("before"))
+        informer = Informer(cluster, kinds.CONFIG_MAP)
+        told = Told(informer)
+        before = ("before", made["metadata"]["uid"])
+        async with running(informer):
+            assert informer.get(ServiceKey("ai", "before"))["metadata"]["name"] == "before"
+            late = await cluster.create(config("late"))
+            await cluster.apply(config("late", labels={"a": "b"}), manager="x")
+            await cluster.delete(made)
+            after = ("late", late["metadata"]["uid"])
+            changes = await told.reach(4)
+        assert changes == [(None, before), (None, after), (after, after), (before, None)]
+        assert [m["metadata"]["name"] for m in informer] == ["late"]
+        assert len(informer) == 1
+        assert repr(informer) == f"<Informer configmaps 1 at {informer._version}>"
+
+    async def test_leaves_managed_fields_out_unless_wanted(self):
+        cluster = LocalCluster()
+        await cluster.create(config())
+        for wanted in (False, True):
+            informer = Informer(cluster, kinds.CONFIG_MAP, managed_fields=wanted)
+            async with running(informer):
+                [copy] = informer
+            assert ("managedFields" in copy["metadata"]) is wanted
+            assert "managedFields" in (await cluster.get(kinds.CONFIG_MAP, "ai", "c"))["metadata"]
+
+    async def test_finds_by_index(self):
+        cluster = LocalCluster()
+        owner = await cluster.create(config("owner", namespace="b"))
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
+        reference["uid"] = owner["metadata"]["uid"]
+        await cluster.create(config("one", labels={"service": "chat"}))
+        await cluster.create(config("two", labels={"service": "chat"}, namespace="b"))
+        await cluster.create(config("three", ownerReferences=[reference], namespace="b"))
+        informer = Informer(
+            cluster,
+            kinds.CONFIG_MAP,
+            indexes={"service": by_label("service"), "owner": by_owner},
+        )
+        told = Told(informer)
+
+        def names(index, value):
+            return [m["metadata"]["name"] for m in informer.find(index, value)]
+
+        async with running(informer):
+            assert names("service", ServiceKey("ai", "chat")) == ["one"]
+            assert names("service", ServiceKey("ai", "nobody")) == []
+            assert names("owner", reference["uid"]) == ["three"]
+            assert sorted(names("namespace", "b")) == ["owner", "three", "two"]
+            await cluster.apply(config("one", labels={"service": "code"}), manager="x", force=True)
+            await told.reach(5)
+            assert names("service", ServiceKey("ai", "chat")) == []
+            assert names("service", ServiceKey("ai", "code")) == ["one"]
+            await cluster.delete(config("one"))
+            await told.reach(6)
+            assert names("service", ServiceKey("ai", "code")) == []
+            assert names("namespace", "ai") == []
+
+    async def test_selects(self):
+        cluster = LocalCluster()
+        for namespace in ("ai", "b"):
+            await cluster.create(config("yes", namespace=namespace, labels={"k": "1"}))
+            await cluster.create(config("no", namespace=namespace))
+        informer = Informer(cluster, kinds.CONFIG_MAP, namespace="ai", labels={"k": "1"})
+        async with running(informer):
+            assert [m["metadata"]["name"] for m in informer] == ["yes"]
+
+    async def test_a_handler_can_be_taken_off(self):
+        cluster = LocalCluster()
+        informer = Informer(cluster, kinds.CONFIG_MAP)
+        told = Told(informer)
+        gone = []
+        stop = informer.listen(lambda old, new: gone.append(new))
+        stop()
+        async with running(informer):
+            await cluster.create(config())
+            await told.reach(1)
+        assert gone == []
+
+
+class Scripted:
+    """A cluster that answers what a script says; each answer is a list, changes or an error."""
+
+    def __init__(self, *script):
+        self.script = list(script)
+        self.asked = []
+        self.finished = anyio.Event()
+
+    def _next(self, asked):
+        self.asked.append(asked)
+        return self.script.pop(0) if self.script else None
+
+    async def list(self, kind, *, namespace="", labels=None):
+        answer = self._next("list")
+        if answer is None:
+            self.finished.set()
+            await anyio.Event().wait()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def watch(self, kind, *, since, namespace="", labels=None):
+        answer = self._next(f"watch {since}")
+        if answer is None:
+            self.finished.set()
+            await anyio.Event().wait()
+        for step in answer:
+            if isinstance(step, Exception):
+                raise step
+            yield step
+
+
+def state(name, *, version, uid="u1"):
+    return config(name, uid=uid, resourceVersion=version)
+
+
+def bookmark(version):
+    return Change("BOOKMARK", {"metadata": {"resourceVersion": version}}, version)
+
+
+def change(kind, name, *, version, uid="u1"):
+    return Change(kind, state(name, version=version, uid=uid), version)
+
+
+async def play(*script, **options):
+    cluster = Scripted(*script)
+    informer = Informer(cluster, kinds.CONFIG_MAP, backoff=SOON, **options)
+    told = Told(informer)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(informer.run)
+        with anyio.fail_after(10):
+            await cluster.finished.wait()
+        tasks.cancel_scope.cancel()
+    return cluster.asked, told.changes, informer
+
+
+A, B = ("a", "u1"), ("b", "u1")
+
+
+class TestOnABadCluster:
+    async def test_goes_on_from_the_last_version_after_an_end(self):
+        asked, told, _ = await play(
+            Listing([], "5"),
+            [change("ADDED", "a", version="6")],
+            [bookmark("9")],
+            [Unavailable("reset")],
+            [],
+        )
+        assert asked == ["list", "watch 5", "watch 6", "watch 9", "watch 9", "watch 9"]
+        assert told == [(None, A)]
+
+    async def test_lists_again_when_its_version_has_expired(self):
+        asked, told, _ = await play(
+            Listing([state("a", version="1"), state("b", version="2")], "5"),
+            [Expired("gone")],
+            Listing([state("b", version="7")], "8"),
+        )
+        assert asked == ["list", "watch 5", "list", "watch 8"]
+        assert told == [(None, A), (None, B), (A, None), (B, B)]
+
+    async def test_another_uid_under_one_name_is_another_object(self):
+        _, told, _ = await play(
+            Listing([state("a", version="1")], "5"),
+            [Expired("gone")],
+            Listing([state("a", version="7", uid="u2")], "8"),
+            [change("ADDED", "a", version="9", uid="u3")],
+        )
+        two, three = ("a", "u2"), ("a", "u3")
+        assert told == [(None, A), (A, None), (None, two), (two, None), (None, three)]
+
+    async def test_what_comes_twice_is_told_once(self):
+        _, told, _ = await play(
+            Listing([state("a", version="1")], "5"),
+            [change("ADDED", "a", version="1"), change("DELETED", "b", version="6")],
+        )
+        assert told == [(None, A)]
+
+    async def test_a_list_that_fails_is_tried_again(self):
+        asked, _, informer = await play(
+            Unavailable("down"), Unavailable("busy", retry_after_s=0.002), Listing([], "5")
+        )
+        assert asked == ["list", "list", "list", "watch 5"]
+        assert informer.synced.is_set()
+
+    async def test_a_missing_kind_is_a_state_that_heals(self):
+        missing = KindMissing("no CRD")
+        asked, told, informer = await play(missing, missing, missing_retry_s=0.001)
+        assert not informer.available
+        assert informer.synced.is_set()
+        assert repr(informer) == "<Informer configmaps missing>"
+        asked, told, informer = await play(
+            missing, Listing([state("a", version="1")], "5"), missing_retry_s=0.001
+        )
+        assert asked == ["list", "list", "watch 5"]
+        assert informer.available
+        assert told == [(None, A)]
+
+    async def test_a_kind_that_goes_takes_its_objects_along(self):
+        _, told, informer = await play(
+            Listing([state("a", version="1")], "5"), [KindMissing("CRD removed")],
+            missing_retry_s=0.001,
+        )  # fmt: skip
+        assert not informer.available
+        assert told == [(None, A), (A, None)]
+        assert list(informer) == []
+
+    async def test_lists_anew_by_the_clock(self):
+        asked, _, _ = await play(Listing([], "5"), relist_s=60)
+        assert asked == ["list", "watch 5"]
+        cluster = Scripted(Listing([], "5"))
+        informer = Informer(cluster, kinds.CONFIG_MAP, relist_s=0.001)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            with anyio.fail_after(10):
+                while cluster.asked.count("list") < 2:
+                    await cluster.finished.wait()
+                    cluster.finished = anyio.Event()
+            tasks.cancel_scope.cancel()
+        assert cluster.asked[:3] == ["list", "watch 5", "list"]
+
+    @pytest.mark.parametrize("lives_s, failures", [(0.0, [1, 2, 3]), (60.0, [])])
+    async def test_only_a_watch_that_ends_at_once_backs_off(self, lives_s, failures):
+        """Clean ends in a row: no storm where they come at once, no pause after a long life."""
+        now, waits = [0.0], []
+
+        class Counting(Backoff):
+            def delay_s(self, failures):
+                waits.append(failures)
+                return 0.0
+
+        def ages():
+            now[0] += lives_s
+            return now[0]
+
+        cluster = Scripted(Listing([], "5"), [], [], [])
+        informer = Informer(cluster, kinds.CONFIG_MAP, backoff=Counting(1, 1), clock=ages)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            with anyio.fail_after(10):
+                await cluster.finished.wait()
+            tasks.cancel_scope.cancel()
+        assert cluster.asked == ["list"] + ["watch 5"] * 4
+        assert waits == failures
+
+    @pytest.mark.parametrize("answer", [Listing([], "5"), KindMissing("no CRD")])
+    async def test_staleness_is_the_time_since_the_cluster_was_heard(self, answer):
+        now = [100.0]
+        cluster = Scripted(answer)
+        informer = Informer(cluster, kinds.CONFIG_MAP, clock=lambda: now[0])
+        now[0] = 130.0
+        assert informer.staleness_s() == 30.0
+        async with running(informer):
+            assert informer.staleness_s() == 0.0
+            now[0] = 150.0
+            assert informer.staleness_s() == 20.0
