@@ -142,16 +142,17 @@ def _settings(model: type[S], options: Mapping[str, Any]) -> S:
 
 
 def _local(options: argparse.Namespace) -> int:
-    from hearth import app
+    from hearth import app, local
 
     chosen = _settings(settings.LocalSettings, vars(options))
     if not chosen.files:
         raise UserError("name the manifests to serve, for example: hearth local -f examples/")
     log.configure(level=chosen.log_level, format=chosen.log_format)
     try:
-        return app.local(chosen)
+        local.run(chosen)
     except app.CannotStart as error:
         raise UserError(str(error)) from error
+    return 0
 
 
 def _render(options: argparse.Namespace) -> int:

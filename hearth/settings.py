@@ -114,6 +114,10 @@ class LocalSettings(Settings):
     ready_grace: Duration = Field(
         Duration(2), description=Settings.model_fields["ready_grace"].description
     )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "warning",
+        description="What is logged beside the lines for people: debug, info, warning or error.",
+    )
     drain_limit: Duration = Field(
         Duration(5), description="On Ctrl-C, how long open streams may take to finish."
     )

@@ -1,0 +1,119 @@
+"""`hearth local`: the whole product on one machine, with pods as processes."""
+
+import functools
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import anyio
+
+from hearth.api import manifests
+from hearth.app import App, CannotStart
+from hearth.cluster.local.autoscaler import Pace
+from hearth.cluster.local.cluster import LocalCluster
+from hearth.cluster.local.config import KubeletConfig
+from hearth.cluster.local.files import Files, PathMissing
+from hearth.cluster.local.kubelet import Kubelet
+from hearth.cluster.local.leftovers import CannotRun
+from hearth.cluster.local.scaledobjects import ScaledObjects
+from hearth.cluster.local.workloads import Workloads
+from hearth.console import Console
+from hearth.settings import LocalSettings
+
+
+def run(settings: LocalSettings) -> None:
+    """Serve until a signal.  Raises CannotStart."""
+    try:
+        anyio.run(_serve, settings, backend_options={"use_uvloop": _has_uvloop()})
+    except BaseExceptionGroup as group:
+        expected = group.subgroup((CannotStart, CannotRun, PathMissing))
+        if expected is None:
+            raise
+        raise CannotStart(str(_first(expected))) from group
+
+
+async def _serve(settings: LocalSettings) -> None:
+    cluster = LocalCluster()
+    app = App(cluster, settings)
+    console = Console(app.routes, _print)
+    kubelet = _kubelet(cluster, settings)
+    files = Files(
+        settings.files,
+        cluster=cluster,
+        parse=functools.partial(
+            manifests.parse,
+            namespace=settings.default_namespace or "default",
+            groups=settings.groups,
+        ),
+        report=console.report,
+    )
+    async with app.listen() as bound, anyio.create_task_group() as tasks:
+        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            await tasks.start(kubelet.run)  # first: it ends what a killed Hearth has left
+            tasks.start_soon(Workloads(cluster).run)
+            tasks.start_soon(ScaledObjects(cluster, pace=Pace(hpa_sync_s=settings.hpa_sync)).run)
+            await files.load()
+            tasks.start_soon(app.reconcile, settings.site(scaler=_dialled(bound.scaler)))
+            console.opening(
+                gateway=_url(bound.gateway),
+                admin=_url(bound.admin),
+                logs=f"{settings.state_dir / 'logs'}",
+            )
+            app.routes.listen(console.changed)
+            tasks.start_soon(files.watch)
+            await _drained(signals, app)
+            tasks.cancel_scope.cancel()
+
+
+async def _drained(signals: AsyncIterator[signal.Signals], app: App) -> None:
+    """Wait for a signal, then until requests have ended; another signal cuts them."""
+    await anext(signals)
+    _print("Stopping: open requests may end; Ctrl-C again cuts them.")
+    async with anyio.create_task_group() as tasks:
+
+        async def drain() -> None:
+            await app.drain()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(drain)
+        await anext(signals)
+        tasks.cancel_scope.cancel()
+
+
+def _kubelet(cluster: LocalCluster, settings: LocalSettings) -> Kubelet:
+    config = KubeletConfig(
+        devices=settings.devices,
+        images=settings.images,
+        claims={name: Path(path).expanduser() for name, path in settings.claims.items()},
+        backoff_s=settings.restart_backoff,
+    )
+    try:
+        return Kubelet(cluster, state_dir=settings.state_dir, config=config)
+    except ValueError as error:
+        raise CannotStart(str(error)) from error
+
+
+def _first(error: BaseException) -> BaseException:
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+def _url(address: tuple[str, int]) -> str:
+    return f"http://{_dialled(address)}"
+
+
+def _dialled(address: tuple[str, int]) -> str:
+    """How this machine reaches a port that listens there."""
+    host, port = address
+    return f"{ {'0.0.0.0': '127.0.0.1', '::': '[::1]'}.get(host, host) }:{port}"
+
+
+def _print(line: str) -> None:
+    print(line, flush=True)
+
+
+def _has_uvloop() -> bool:
+    try:
+        import uvloop  # noqa: F401
+    except ImportError:
+        return False
+    return True
