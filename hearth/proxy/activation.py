@@ -1,0 +1,234 @@
+"""Give requests their endpoints in the order they came; hold those for which there is none yet."""
+
+import bisect
+import itertools
+from collections.abc import Callable
+
+import anyio
+
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.proxy import admission
+from hearth.proxy.answers import Code, Problem
+from hearth.proxy.balance import Balance
+from hearth.proxy.endpoints import Endpoints
+from hearth.proxy.estimate import Estimate
+from hearth.routes import Backend, Route, RouteTable
+
+
+class Place:
+    """One request's place on one endpoint; `release` gives it back exactly once."""
+
+    __slots__ = ("_activation", "backend", "key")
+
+    def __init__(self, activation: "Activation", key: ServiceKey, backend: Backend) -> None:
+        self._activation: Activation | None = activation
+        self.key = key
+        self.backend = backend
+
+    def release(self) -> None:
+        """Give the place to who waits longest.  Idempotent."""
+        activation, self._activation = self._activation, None
+        if activation is not None:
+            activation._released(self.key, self.backend)
+
+
+class _Waiter:
+    __slots__ = ("event", "place", "problem", "ticket")
+
+    def __init__(self, ticket: int) -> None:
+        self.ticket = ticket
+        self.event = anyio.Event()
+        self.place: Place | None = None
+        self.problem: Problem | None = None
+
+
+class Activation:
+    """Who waits for which service.  Woken by the tables; nobody polls.
+
+    A place is given in the tick in which it becomes free, so no newcomer overtakes.
+    """
+
+    def __init__(
+        self,
+        *,
+        routes: RouteTable,
+        demand: DemandTable,
+        endpoints: Endpoints,
+        balance: Balance,
+        ready_grace_s: float,
+        clock: Callable[[], float],
+        on_change: Callable[[ServiceKey], None],
+    ) -> None:
+        """`on_change(key)` is called when somebody begins to wait, and with each new lease."""
+        self._routes = routes
+        self._demand = demand
+        self._endpoints = endpoints
+        self._balance = balance
+        self._ready_grace_s = ready_grace_s
+        self._clock = clock
+        self._on_change = on_change
+        self._estimate = Estimate()
+        self._lines: dict[ServiceKey, list[_Waiter]] = {}
+        self._in_flight: dict[ServiceKey, int] = {}
+        self._uids = {r.key: {b.uid for b in r.backends} for r in routes.routes()}
+        self._tickets = itertools.count()
+        self._stopping = False
+        endpoints.listen(self._changed)
+
+    def ticket(self) -> int:
+        """A request's number in the order of arrival; it keeps it when it must wait again."""
+        return next(self._tickets)
+
+    def waiting(self, key: ServiceKey) -> int:
+        """Requests held now."""
+        return len(self._lines.get(key, ()))
+
+    def in_flight(self, key: ServiceKey) -> int:
+        """Requests forwarded and not finished."""
+        return self._in_flight.get(key, 0)
+
+    def wanted(self, key: ServiceKey) -> bool:
+        """Whether somebody waits, or an activation lease runs."""
+        return bool(self._lines.get(key)) or self._demand.leased(key)
+
+    def cold(self, route: Route) -> None:
+        """A request met no endpoint: an activation that began may finish, client or none."""
+        self._demand.renew_lease(route.key, seconds=route.activation_timeout_s)
+        self._estimate.cold(route.key, now=self._clock())
+        self._on_change(route.key)
+
+    def retry_after_s(self, key: ServiceKey) -> int:
+        """When a client that is sent away should come back: an estimate, 1 to 60."""
+        return self._estimate.retry_after_s(key, now=self._clock())
+
+    def take(self, key: ServiceKey) -> Place | None:
+        """A place at once; None where there is none, or others wait already."""
+        if self._lines.get(key):
+            return None
+        return self._pick(key)
+
+    async def wait(self, key: ServiceKey, *, ticket: int, deadline: float) -> Place:
+        """A place, by `deadline` (anyio's clock).
+
+        Raises Problem as soon as waiting has no use: activation_timeout, activation_failed,
+        service_degraded, model_not_found, overloaded (endpoints, but busy), shutting_down.
+        """
+        place = self.take(key)
+        if place is not None:
+            return place
+        problem = self._over(key)
+        if problem is not None:
+            raise problem
+        waiter = _Waiter(ticket)
+        line = self._lines.setdefault(key, [])
+        bisect.insort(line, waiter, key=_ticket)
+        self._on_change(key)
+        try:
+            with anyio.CancelScope(deadline=deadline):
+                await waiter.event.wait()
+        except BaseException:
+            # Cut in the tick in which it was given a place: hand the place on.
+            if waiter.place is not None:
+                waiter.place.release()
+            raise
+        finally:
+            self._leave(key, waiter)
+        if waiter.place is not None:
+            return waiter.place
+        raise waiter.problem or self._late(key)
+
+    def stop(self) -> None:
+        """Hold nobody any more."""
+        self._stopping = True
+        for key in tuple(self._lines):
+            self._pump(key)
+
+    def _over(self, key: ServiceKey) -> Problem | None:
+        if self._stopping:
+            return shutting_down()
+        if self._endpoints.usable(key):
+            return None
+        return admission.ended(self._routes.find(key))
+
+    def _late(self, key: ServiceKey) -> Problem:
+        route = self._routes.find(key)
+        if self._endpoints.usable(key):
+            return Problem(
+                Code.OVERLOADED,
+                f"Every replica of {key} was busy for as long as a request may wait; try again.",
+            )
+        state = f" (it is {route.phase})" if route else ""
+        return Problem(
+            Code.ACTIVATION_TIMEOUT,
+            f"{key} was not ready in time{state}. It goes on starting; try again.",
+            retry_after_s=self.retry_after_s(key),
+        )
+
+    def _leave(self, key: ServiceKey, waiter: _Waiter) -> None:
+        line = self._lines.get(key, [])
+        at = bisect.bisect_left(line, waiter.ticket, key=_ticket)
+        if at < len(line) and line[at] is waiter:
+            del line[at]
+        if not line:
+            self._lines.pop(key, None)
+
+    def _pick(self, key: ServiceKey) -> Place | None:
+        route = self._routes.find(key)
+        if route is None:
+            return None
+        backend = self._balance.pick(
+            self._endpoints.usable(key), limit=route.max_in_flight, now=self._clock()
+        )
+        if backend is None:
+            return None
+        self._balance.take(backend.uid)
+        self._in_flight[key] = self._in_flight.get(key, 0) + 1
+        return Place(self, key, backend)
+
+    def _pump(self, key: ServiceKey) -> None:
+        """Give free places to who waits, in order; end the waiting that has no use."""
+        line = self._lines.get(key)
+        while line:
+            problem = self._over(key)
+            place = None if problem else self._pick(key)
+            if problem is None and place is None:
+                return
+            waiter = line.pop(0)
+            waiter.place, waiter.problem = place, problem
+            waiter.event.set()
+
+    def _released(self, key: ServiceKey, backend: Backend) -> None:
+        self._balance.give_back(backend.uid)
+        if backend.uid not in self._uids.get(key, ()):
+            self._balance.forget((backend.uid,))
+        self._in_flight[key] -= 1
+        if not self._in_flight[key]:
+            del self._in_flight[key]
+        self._pump(key)
+
+    def _changed(self, key: ServiceKey) -> None:
+        route = self._routes.find(key)
+        uids = {b.uid for b in route.backends} if route else set()
+        self._balance.forget(self._uids.get(key, set()) - uids)
+        self._uids[key] = uids
+        if route is None:
+            del self._uids[key]
+        if self._endpoints.usable(key):
+            self._estimate.ready(key, now=self._clock())
+            self._demand.end_lease(key, grace_s=self._ready_grace_s)
+        elif admission.ended(route) is not None:
+            self._estimate.forget(key)
+        self._pump(key)
+        self._on_change(key)
+
+
+def shutting_down() -> Problem:
+    """What a request hears while the gateway drains."""
+    return Problem(
+        Code.SHUTTING_DOWN, "The gateway is restarting; send the request again in a moment."
+    )
+
+
+def _ticket(waiter: _Waiter) -> int:
+    return waiter.ticket

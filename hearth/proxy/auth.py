@@ -1,0 +1,50 @@
+"""Is this request allowed to use this service."""
+
+from collections.abc import Mapping
+
+from hearth.proxy.answers import Code, Problem
+from hearth.proxy.keys import Keys
+from hearth.routes import Route
+
+
+def offered(headers: Mapping[str, str], *, anthropic: bool = False) -> str | None:
+    """The key a client sent: a bearer token, or `x-api-key` where Anthropic's SDKs send it."""
+    scheme, _, token = headers.get("Authorization", "").strip().partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    if anthropic:
+        return headers.get("x-api-key", "").strip() or None
+    return None
+
+
+async def check(route: Route, key: str | None, keys: Keys) -> None:
+    """Raises Problem unless the service is open or `key` is its key."""
+    if route.authentication is None:
+        return
+    wanted = route.authentication
+    if key is None:
+        raise Problem(
+            Code.INVALID_API_KEY,
+            "No API key was sent. Send the model's key as 'Authorization: Bearer <key>'.",
+        )
+    if not await keys.check(route.key.namespace, wanted.secret, wanted.key, key):
+        raise Problem(
+            Code.INVALID_API_KEY,
+            "The API key is not the one of this model. Check the key and the model's name.",
+        )
+
+
+async def listed(route: Route, key: str | None, keys: Keys) -> bool:
+    """Whether a listing may show the service to a caller with `key`.
+
+    A listing asks for many services at once, so a wrong key forces no read of a Secret.
+    """
+    if route.authentication is None:
+        return True
+    wanted = route.authentication
+    if key is None:
+        return False
+    try:
+        return await keys.check(route.key.namespace, wanted.secret, wanted.key, key, force=False)
+    except Problem:
+        return False

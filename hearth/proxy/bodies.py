@@ -1,0 +1,107 @@
+"""A request's body in memory: bounded each, and under one budget together."""
+
+import anyio
+from aiohttp import web
+
+from hearth.proxy.answers import Code, Problem
+
+Buffer = bytes | bytearray
+
+
+class Budget:
+    """Bytes of all bodies held at once."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self.used_bytes = 0
+
+    def take(self, size_bytes: int) -> None:
+        """Raises Problem (overloaded), taking nothing."""
+        if self.used_bytes + size_bytes > self._limit_bytes:
+            raise Problem(
+                Code.OVERLOADED,
+                "The gateway holds as many requests as it has memory for; try again shortly.",
+            )
+        self.used_bytes += size_bytes
+
+    def give(self, size_bytes: int) -> None:
+        """Give back what was taken."""
+        self.used_bytes -= size_bytes
+
+
+class Held:
+    """One body, and its share of the budget until `drop`."""
+
+    def __init__(self, budget: Budget) -> None:
+        self.data: Buffer = b""
+        self._budget = budget
+        self._taken_bytes = 0
+
+    def grow(self, size_bytes: int) -> None:
+        """Make room for a body of `size_bytes` in all.  Raises Problem (overloaded)."""
+        more = size_bytes - self._taken_bytes
+        if more > 0:
+            self._budget.take(more)
+            self._taken_bytes = size_bytes
+
+    def drop(self) -> None:
+        """The body is needed no more.  Idempotent."""
+        self.data = b""
+        self._budget.give(self._taken_bytes)
+        self._taken_bytes = 0
+
+
+async def read(request: web.BaseRequest, held: Held, *, limit_bytes: int, idle_s: float) -> None:
+    """Fill `held` with the request's body.
+
+    Raises Problem: 413 above the limit, 503 without room, 408 when the client stalls, 400 for a
+    body that is compressed or badly framed.  The sender of `Expect: 100-continue` is told to go
+    on only when nothing known by then speaks against it.
+    """
+    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise Problem(
+            Code.UNSUPPORTED_ENCODING, "Compressed request bodies are not taken; send it plain."
+        )
+    length = request.content_length
+    if length is not None:
+        if length > limit_bytes:
+            raise _too_large(limit_bytes)
+        held.grow(length)
+    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
+        request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    content = request.content
+    data: Buffer = b""
+    with anyio.CancelScope() as scope:
+        while not content.at_eof():
+            scope.deadline = anyio.current_time() + idle_s
+            try:
+                chunk = await content.readany()
+            except web.RequestPayloadError as error:
+                raise Problem(
+                    Code.INVALID_REQUEST, "The body of the request is badly framed."
+                ) from error
+            if not data:
+                data = chunk
+                continue
+            if len(data) + len(chunk) > limit_bytes:
+                raise _too_large(limit_bytes)
+            held.grow(len(data) + len(chunk))
+            if isinstance(data, bytes):
+                data = bytearray(data)
+            data += chunk
+    if scope.cancelled_caught:
+        raise Problem(
+            Code.REQUEST_TIMEOUT, f"The body did not arrive: {idle_s:g} s without a byte."
+        )
+    if len(data) > limit_bytes:
+        raise _too_large(limit_bytes)
+    held.grow(len(data))
+    held.data = data
+
+
+def _too_large(limit_bytes: int) -> Problem:
+    return Problem(
+        Code.REQUEST_TOO_LARGE,
+        f"The body is larger than the {limit_bytes} bytes that this gateway takes.",
+    )

@@ -1,0 +1,30 @@
+"""What the gateway must be told; every value has its reason here."""
+
+from dataclasses import dataclass, field
+
+from hearth.proxy.hosts import HostTable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayConfig:
+    """Settings of one gateway.  Times in seconds, sizes in bytes."""
+
+    hosts: HostTable = field(default_factory=HostTable)
+    default_namespace: str = ""
+    """Where an unqualified model is looked up on shared hosts; empty: nowhere."""
+    body_limit_bytes: int = 64 << 20
+    """Largest request body; above it 413."""
+    held_bytes: int = 512 << 20
+    """Budget over all bodies in memory; above it 503."""
+    ready_grace_s: float = 10.0
+    """Demand stays this long after a cold backend became ready."""
+    cors_origins: tuple[str, ...] = ()
+    """Origins (or `*`) that browsers may call from; empty: none."""
+    connect_timeout_s: float = 3.0
+    """Until a backend's address counts as unreachable."""
+    upload_idle_s: float = 60.0
+    """Between two reads of a request's body; then 408."""
+    stall_s: float = 300.0
+    """How long a client that reads nothing may hold its place."""
+    client_keepalive_s: float = 75.0
+    """How long an idle client connection stays open."""

@@ -1,0 +1,126 @@
+"""Which services a Host header stands for."""
+
+import ipaddress
+import re
+from dataclasses import dataclass
+
+from hearth.api.meta import ServiceKey
+
+_LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class Everything:
+    """Every namespace; `model` is `namespace/name`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Namespace:
+    """One namespace; `model` is a service's name."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class OneService:
+    """One service; any `model` is accepted."""
+
+    key: ServiceKey
+
+
+Scope = Everything | Namespace | OneService
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostTable:
+    """The names this gateway answers to; `scope` tries the design's rows from the top."""
+
+    ingress_domain: str = ""
+    """Shared host name outside the cluster; empty: none."""
+    gateway_service: str = "hearth-gateway"
+    gateway_namespace: str = "hearth-system"
+    shared_service: str = "hearth"
+    """Name of the Service in each namespace that leads to the gateway."""
+    cluster_domain: str = "cluster.local"
+
+    def scope(self, host: str) -> Scope | None:
+        """What `host` (a Host header, port allowed) stands for; None for an unknown one."""
+        name = _name(host)
+        if name is None:
+            return None
+        if name in self._shared() or name == "localhost" or _is_ip(name):
+            return Everything()
+        ingress = _lower(self.ingress_domain)
+        if ingress and name.endswith(f".{ingress}"):
+            match _labels(name.removesuffix(f".{ingress}")):
+                case (service, namespace):
+                    return OneService(ServiceKey(namespace, service))
+                case (namespace,):
+                    return Namespace(namespace)
+                case _:
+                    return None
+        inner = name.removesuffix(f".{_lower(self.cluster_domain)}")
+        if inner != name and not inner.endswith(".svc"):
+            return None
+        match _labels(inner.removesuffix(".svc")):
+            case (service, namespace) if service == self.shared_service:
+                return Namespace(namespace)
+            case (service, namespace):
+                return OneService(ServiceKey(namespace, service))
+            case _:
+                return None
+
+    def advice(self) -> str:
+        """The hosts that would work, for a person."""
+        rows = []
+        if self.ingress_domain:
+            domain = self.ingress_domain
+            rows.append(f"{domain} (model 'namespace/name')")
+            rows.append(f"<namespace>.{domain} (model 'name')")
+            rows.append(f"<name>.<namespace>.{domain} (any model)")
+        else:
+            shared = f"{self.gateway_service}.{self.gateway_namespace}"
+            rows.append(f"{shared}, an IP or localhost (model 'namespace/name')")
+        rows.append(f"{self.shared_service}.<namespace>.svc (model 'name')")
+        rows.append("<name>.<namespace>.svc (any model)")
+        return "; ".join(rows)
+
+    def _shared(self) -> tuple[str, ...]:
+        service, namespace = self.gateway_service, self.gateway_namespace
+        inside = f"{service}.{namespace}"
+        names = (service, inside, f"{inside}.svc", f"{inside}.svc.{_lower(self.cluster_domain)}")
+        ingress = _lower(self.ingress_domain)
+        return (*names, ingress) if ingress else names
+
+
+def _name(host: str) -> str | None:
+    """Lower case, without port, brackets and trailing dot; None where that is no host."""
+    text = host.strip().lower()
+    if text.startswith("["):
+        name, bracket, port = text[1:].partition("]")
+        if not bracket or (port and not re.fullmatch(r":[0-9]*", port)):
+            return None
+        return name
+    if text.count(":") > 1:
+        return text
+    name, colon, port = text.partition(":")
+    if colon and port and not port.isdecimal():
+        return None
+    return name.removesuffix(".") or None
+
+
+def _labels(name: str) -> tuple[str, ...]:
+    labels = tuple(name.split("."))
+    return labels if all(_LABEL.fullmatch(label) for label in labels) else ()
+
+
+def _lower(domain: str) -> str:
+    return domain.strip(".").lower()
+
+
+def _is_ip(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True

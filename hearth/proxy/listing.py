@@ -1,0 +1,61 @@
+"""The models a caller may use, as OpenAI's clients read them."""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from hearth.api.meta import ServiceKey
+from hearth.proxy.hosts import Everything, Namespace, OneService, Scope
+from hearth.routes import Route
+
+
+def find(model: str, scope: Scope, *, default_namespace: str) -> ServiceKey | None:
+    """The service that `model` names under `scope`; None where it can name none."""
+    match scope:
+        case OneService(key):
+            return key
+        case Namespace(namespace):
+            return ServiceKey(namespace, model)
+        case Everything():
+            namespace, slash, name = model.partition("/")
+            if slash:
+                return ServiceKey(namespace, name)
+            return ServiceKey(default_namespace, model) if default_namespace else None
+
+
+def id_of(key: ServiceKey, scope: Scope, *, default_namespace: str) -> str:
+    """The inverse: what to send as `model`."""
+    if isinstance(scope, Everything) and key.namespace != default_namespace:
+        return str(key)
+    return key.name
+
+
+def within(scope: Scope, routes: Iterable[Route]) -> list[Route]:
+    """The services of a scope, by name."""
+    return sorted((r for r in routes if _covers(scope, r.key)), key=lambda r: r.key)
+
+
+def _covers(scope: Scope, key: ServiceKey) -> bool:
+    match scope:
+        case OneService(only):
+            return key == only
+        case Namespace(namespace):
+            return key.namespace == namespace
+        case Everything():
+            return True
+
+
+def entry(route: Route, model: str) -> dict[str, object]:
+    """One model object; `state` is the service's phase."""
+    return {
+        "id": model,
+        "object": "model",
+        "created": route.created,
+        "owned_by": route.key.namespace,
+        "state": route.phase,
+    }
+
+
+def encode(entries: list[dict[str, object]]) -> bytes:
+    """The list object."""
+    return msgspec.json.encode({"object": "list", "data": entries})

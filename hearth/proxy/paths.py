@@ -1,0 +1,104 @@
+"""What a request asks for, by method and path alone."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from hearth.proxy.answers import Code, Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference:
+    """A POST that a model answers: the only requests that are demand."""
+
+    streams: bool = False
+    """Whether `stream: true` means server-sent events here."""
+    done: bool = False
+    """Whether a whole stream ends with `data: [DONE]`."""
+    anthropic: bool = False
+    """Errors need Anthropic's `type` as well; the key may come as `x-api-key`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The gateway's own list; `id` for one entry of it."""
+
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passive:
+    """Anything else below /v1/ of one service: relayed to an endpoint that runs, wakes nothing."""
+
+
+Asked = Inference | Models | Passive
+
+_CHAT = Inference(streams=True, done=True)
+_PLAIN = Inference()
+
+INFERENCE = {
+    "/v1/chat/completions": _CHAT,
+    "/v1/completions": _CHAT,
+    "/v1/responses": Inference(streams=True),
+    "/v1/messages": Inference(streams=True, anthropic=True),
+    "/v1/messages/count_tokens": Inference(anthropic=True),
+    **dict.fromkeys(
+        (
+            "/v1/embeddings",
+            "/v1/rerank",
+            "/v1/score",
+            "/v1/classify",
+            "/v1/pooling",
+            "/v1/moderations",
+            "/v1/audio/transcriptions",
+            "/v1/audio/translations",
+            "/v1/audio/speech",
+            "/v1/images/generations",
+            "/v1/images/edits",
+            "/v1/images/variations",
+        ),
+        _PLAIN,
+    ),
+}
+"""POST routes that start a model.  `responses` and `messages` streams end with an event of their
+own kind, which the gateway does not look for."""
+
+_MODELS = "/v1/models"
+# No empty, dot or percent-encoded segments: what a backend might normalise could leave /v1/.
+_PASSIVE = re.compile(r"/v1(/(?!\.{1,2}(/|$))[A-Za-z0-9._~:@+-]+)+")
+_PASSIVE_METHODS = ("GET", "POST", "DELETE")
+
+
+def read(method: str, path: str) -> Asked:
+    """What is asked for (`path` as it came, without query).  Raises Problem."""
+    if path == _MODELS or path.startswith(f"{_MODELS}/"):
+        if method not in ("GET", "HEAD"):
+            raise _method(method, path, allow="GET, HEAD")
+        name = unquote(path[len(_MODELS) + 1 :])
+        return Models(name or None)
+    inference = INFERENCE.get(path)
+    if inference is not None:
+        if method != "POST":
+            raise _method(method, path, allow="POST")
+        return inference
+    if _PASSIVE.fullmatch(path):
+        if method not in _PASSIVE_METHODS:
+            raise _method(method, path, allow=", ".join(_PASSIVE_METHODS))
+        return Passive()
+    raise unknown(method, path)
+
+
+def unknown(method: str, path: str) -> Problem:
+    """The 404 of a path that leads nowhere, with the path that was likely meant."""
+    shown = path if len(path) <= 200 else f"{path[:200]}..."
+    meant = f"/v1/{path.strip('/').removeprefix('v1/')}"
+    hint = "Requests go below /v1/, for example POST /v1/chat/completions."
+    if meant in INFERENCE or meant == _MODELS:
+        hint = f"Did you mean {meant}? The base URL of a client ends with /v1."
+    return Problem(Code.UNKNOWN_URL, f"Nothing is served at {method} {shown}. {hint}")
+
+
+def _method(method: str, path: str, *, allow: str) -> Problem:
+    return Problem(
+        Code.METHOD_NOT_ALLOWED, f"{path} does not take {method}; use {allow}.", allow=allow
+    )

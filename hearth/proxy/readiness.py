@@ -1,0 +1,101 @@
+"""Ask pods themselves whether they are ready, while somebody waits for them."""
+
+from collections.abc import Callable
+
+import aiohttp
+import anyio
+import anyio.abc
+
+from hearth.api.meta import ServiceKey
+from hearth.proxy.endpoints import Endpoints
+from hearth.routes import Backend, HttpReadiness, TcpReadiness
+
+PERIOD_S = 0.05
+LATER_PERIOD_S = 0.25
+LATER_AFTER_S = 120.0
+
+
+class Readiness:
+    """One loop and one kept-alive connection a pod, only while `wanted(key)`.
+
+    A probe period of the kubelet is then no part of anybody's wait.
+    """
+
+    def __init__(self, *, endpoints: Endpoints, wanted: Callable[[ServiceKey], bool]) -> None:
+        self._endpoints = endpoints
+        self._wanted = wanted
+        self._asking: set[str] = set()
+        self._tasks: anyio.abc.TaskGroup | None = None
+        self._session: aiohttp.ClientSession | None = None
+
+    async def run(
+        self, *, task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Ask until cancelled."""
+        connector = aiohttp.TCPConnector(limit=0)
+        async with (
+            aiohttp.ClientSession(
+                connector=connector,
+                cookie_jar=aiohttp.DummyCookieJar(),
+                timeout=aiohttp.ClientTimeout(total=None),
+                headers={"User-Agent": "hearth-readiness", "Accept": "*/*"},
+                skip_auto_headers=("Accept-Encoding",),
+            ) as self._session,
+            anyio.create_task_group() as self._tasks,
+        ):
+            task_status.started()
+            await anyio.sleep_forever()
+
+    def nudge(self, key: ServiceKey) -> None:
+        """Somebody may wait, or a pod may be new: begin to ask where it is worth it."""
+        if self._tasks is None or not self._wanted(key):
+            return
+        for uid, (backend, question) in self._endpoints.unsure(key).items():
+            if uid not in self._asking:
+                self._asking.add(uid)
+                self._tasks.start_soon(self._ask, key, backend, question)
+
+    def __len__(self) -> int:
+        """Pods being asked now."""
+        return len(self._asking)
+
+    async def _ask(
+        self, key: ServiceKey, backend: Backend, question: HttpReadiness | TcpReadiness
+    ) -> None:
+        since = anyio.current_time()
+        try:
+            while self._wanted(key) and backend.uid in self._endpoints.unsure(key):
+                began = anyio.current_time()
+                if await self._answers(backend.host, question):
+                    break
+                late = began - since > LATER_AFTER_S
+                await anyio.sleep_until(began + (LATER_PERIOD_S if late else PERIOD_S))
+            else:
+                return
+        finally:
+            self._asking.discard(backend.uid)
+        self._endpoints.answered(key, backend.uid)
+
+    async def _answers(self, host: str, question: HttpReadiness | TcpReadiness) -> bool:
+        with anyio.move_on_after(question.timeout_s):
+            try:
+                match question:
+                    case TcpReadiness():
+                        await (await anyio.connect_tcp(host, question.port)).aclose()
+                        return True
+                    case HttpReadiness():
+                        return await self._get(host, question)
+            except (OSError, aiohttp.ClientError):
+                return False
+        return False
+
+    async def _get(self, host: str, question: HttpReadiness) -> bool:
+        assert self._session is not None
+        address = f"[{host}]" if ":" in host else host
+        url = f"http://{address}:{question.port}{question.path}"
+        async with self._session.get(
+            url, headers=question.headers, allow_redirects=False
+        ) as response:
+            # The body is read (up to what a probe may carry) so that the connection is kept.
+            await response.content.read(64 * 1024)
+            return 200 <= response.status < 400

@@ -1,0 +1,207 @@
+"""A gateway on a loopback port between the two tables, and clients to talk to it."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+
+import aiohttp
+import anyio
+import anyio.abc
+
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.proxy.config import GatewayConfig
+from hearth.proxy.gateway import Gateway
+from hearth.proxy.hosts import HostTable
+from hearth.routes import Backend, HttpReadiness, Route, RouteTable
+from tests.proxy import backend
+
+KEY = ServiceKey("ai", "chat")
+HOST = "chat.ai.svc"
+CONFIG = GatewayConfig(hosts=HostTable(ingress_domain="llm.test"), default_namespace="ai")
+CHAT = "/v1/chat/completions"
+BODY = {"model": "chat", "messages": [{"role": "user", "content": "hi"}]}
+STREAM = {**BODY, "stream": True}
+
+
+@dataclass
+class Record:
+    """An observer that remembers."""
+
+    ends: list[tuple[ServiceKey | None, str, int]] = field(default_factory=list)
+    rejections: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    first_bytes: int = 0
+    waits: int = 0
+    changed: anyio.Event = field(default_factory=anyio.Event)
+
+    def finished(self, key, *, outcome, status, seconds):
+        assert seconds >= 0
+        self.ends.append((key, str(outcome), status))
+        changed, self.changed = self.changed, anyio.Event()
+        changed.set()
+
+    def rejected(self, key, *, reason):
+        self.rejections.append(str(reason))
+
+    def waited(self, key, *, seconds):
+        self.waits += 1
+
+    def first_byte(self, key, *, seconds):
+        self.first_bytes += 1
+
+    def backend_failed(self, key, *, reason):
+        self.failures.append(reason)
+
+    async def until(self, ends: int) -> None:
+        """Wait until so many requests have ended."""
+        while len(self.ends) < ends:
+            await self.changed.wait()
+
+    @property
+    def outcomes(self) -> list[str]:
+        return [outcome for _, outcome, _ in self.ends]
+
+
+@dataclass
+class Raw:
+    """One client connection, byte by byte."""
+
+    stream: anyio.abc.SocketStream
+    data: bytes = b""
+
+    async def until(self, text: bytes) -> bytes:
+        """Everything received so far, once it holds `text`."""
+        while text not in self.data:
+            self.data += await self.stream.receive()
+        return self.data
+
+    async def rest(self) -> bytes:
+        """Everything up to the end of the connection, however it ends."""
+        try:
+            while True:
+                self.data += await self.stream.receive()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return self.data
+
+
+@dataclass
+class Stage:
+    """What a test sees and moves."""
+
+    demand: DemandTable
+    routes: RouteTable
+    gateway: Gateway
+    record: Record
+    session: aiohttp.ClientSession
+    address: tuple[str, int]
+    tasks: anyio.abc.TaskGroup
+    secrets: dict
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.address[0]}:{self.address[1]}"
+
+    def put(self, *backends: Backend, key: ServiceKey = KEY, **fields) -> Route:
+        """Publish a route; fields not named keep what they were."""
+        old = self.routes.find(key)
+        if old is None:
+            old = Route(key=key, uid="u", created=1, phase="ScaledToZero")
+        route = replace(old, backends=backends, **fields)
+        self.routes.put(route)
+        return route
+
+    def post(self, body=BODY, *, host: str = HOST, path: str = CHAT, headers=None, **options):
+        """A POST as a context manager, in aiohttp's way."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        fields = {"Host": host, "Content-Type": "application/json", **(headers or {})}
+        return self.session.post(self.url + path, data=data, headers=fields, **options)
+
+    def get(self, path: str, *, host: str = HOST, headers=None, method: str = "GET"):
+        return self.session.request(
+            method, self.url + path, headers={"Host": host, **(headers or {})}
+        )
+
+    async def ask(self, body=BODY, **options):
+        """POST and read: status, headers, text."""
+        async with self.post(body, **options) as response:
+            return response.status, response.headers, await response.text()
+
+    @asynccontextmanager
+    async def raw(self, body=STREAM, *, host: str = HOST, path: str = CHAT, version: str = "1.1"):
+        """A connection on which a POST was sent."""
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        head = f"POST {path} HTTP/{version}\r\nHost: {host}\r\nContent-Length: {len(data)}\r\n\r\n"
+        async with await anyio.connect_tcp(*self.address) as stream:
+            await stream.send(head.encode() + data)
+            yield Raw(stream)
+
+    async def pending(self, number: int, *, key: ServiceKey = KEY) -> None:
+        """Wait until exactly `number` requests are in the demand table."""
+        while True:
+            changed = self.demand.changed(key)
+            if self.demand.pending(key) == number:
+                return
+            await changed.wait()
+
+    async def leased(self, *, key: ServiceKey = KEY) -> None:
+        """Wait until an activation lease runs."""
+        while True:
+            changed = self.demand.changed(key)
+            if self.demand.leased(key):
+                return
+            await changed.wait()
+
+
+def pod(server: backend.Server, *, ready: bool = True, uid: str = "", **fields) -> Backend:
+    """A route's view of a scripted server."""
+    values = {"readiness": HttpReadiness(path="/health", port=server.port), "served_name": "served"}
+    return Backend(
+        uid=uid or f"{server.host}:{server.port}",
+        pod="pod",
+        host=server.host,
+        port=server.port,
+        ready=ready,
+        **{**values, **fields},
+    )
+
+
+@asynccontextmanager
+async def stage(config: GatewayConfig = CONFIG) -> AsyncIterator[Stage]:
+    """A running gateway, production settings; checks at the end that nothing is left."""
+    demand, routes, record = DemandTable(linger_s=30), RouteTable(), Record()
+    secrets: dict = {}
+
+    async def read_secret(namespace: str, name: str):
+        value = secrets.get(f"{namespace}/{name}")
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    gateway = Gateway(
+        demand=demand, routes=routes, read_secret=read_secret, config=config, observer=record
+    )
+    async with anyio.create_task_group() as tasks:
+        address = await tasks.start(gateway.serve)
+        timeout = aiohttp.ClientTimeout(total=20)
+        connector = aiohttp.TCPConnector(limit=0)
+        async with (
+            aiohttp.ClientSession(connector=connector, timeout=timeout) as session,
+            anyio.create_task_group() as clients,
+        ):
+            yield Stage(demand, routes, gateway, record, session, address, clients, secrets)
+            clients.cancel_scope.cancel()
+        await gateway.drain(0)
+    assert all(row.pending == 0 for row in demand.rows()), demand
+
+
+async def sip(response: aiohttp.ClientResponse) -> bytes:
+    """The body so far, up to an abort."""
+    data = b""
+    try:
+        while chunk := await response.content.readany():
+            data += chunk
+    except aiohttp.ClientError:
+        return data + b"<ABORTED>"
+    return data
