@@ -17,11 +17,11 @@ PROTO = "hearth/externalscaler/externalscaler.proto"
 def stubs() -> dict[str, str]:
     """The gRPC stubs, with imports from the package root."""
     with tempfile.TemporaryDirectory() as folder:
-        arguments = ["protoc", "-I.", f"--python_out={folder}", f"--grpclib_python_out={folder}"]
-        if protoc.main([*arguments, PROTO]) != 0:
+        outputs = [f"--{kind}_out={folder}" for kind in ("python", "pyi", "grpclib_python")]
+        if protoc.main(["protoc", "-I.", *outputs, PROTO]) != 0:
             sys.exit(f"{PROTO} does not compile")
         return {
-            str(path.relative_to(folder)): path.read_text() for path in Path(folder).rglob("*.py")
+            str(path.relative_to(folder)): path.read_text() for path in Path(folder).rglob("*.py*")
         }
 
 
