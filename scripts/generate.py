@@ -27,7 +27,7 @@ def stubs() -> dict[str, str]:
 
 def wanted() -> dict[str, str]:
     return {
-        **{f"charts/hearth/crds/{name}": text for name, text in crd.files().items()},
+        **{f"charts/hearth/files/crds/{name}": text for name, text in crd.files().items()},
         "docs/crd.md": reference.text(),
         "docs/metrics.md": instruments.document(),
         "docs/settings.md": settings.reference(),
