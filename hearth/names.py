@@ -15,6 +15,9 @@ REPLICAS_MANAGER = "hearth-replicas"
 SERVICE_LABEL = f"{DOMAIN}/service"
 RUNTIME_LABEL = f"{DOMAIN}/runtime"
 METRICS_LABEL = f"{DOMAIN}/metrics"
+LEADER_LABEL = f"{DOMAIN}/role"
+"""On the leader's own Pod, with the value LEADER: the release's Services select it."""
+LEADER = "leader"
 HASH_ANNOTATION = f"{DOMAIN}/spec-hash"
 
 CONTAINER = "serving"
@@ -59,6 +62,10 @@ def release_gateway(release: str) -> str:
 
 def release_scaler(release: str) -> str:
     return f"{release}-scaler"
+
+
+def release_admin(release: str) -> str:
+    return f"{release}-admin"
 
 
 def endpoint_url(key: ServiceKey) -> str:

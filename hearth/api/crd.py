@@ -25,6 +25,7 @@ _NAMES: dict[str, dict[str, Any]] = {
     },
 }
 _SCOPE = {"LLMService": "Namespaced", "InferenceRuntime": "Cluster"}
+_KEEP = {"helm.sh/resource-policy": "keep"}
 _AGE = {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"}
 _COLUMNS: dict[str, list[dict[str, Any]]] = {
     "LLMService": [
@@ -54,9 +55,15 @@ def yaml_text(api_groups: Iterable[str] = groups.GROUPS) -> str:
 
 
 def files(api_groups: Iterable[str] = groups.GROUPS) -> dict[str, str]:
-    """The chart's copies: file name to text."""
+    """The chart's copies: file name to text.
+
+    Helm renders them, so that an upgrade of the release upgrades them, and keeps them, with every
+    custom resource, when the release goes.
+    """
     return {
-        f"{document['spec']['names']['plural']}.{document['spec']['group']}.yaml": _yaml(document)
+        f"{document['spec']['names']['plural']}.{document['spec']['group']}.yaml": _yaml(
+            {**document, "metadata": {**document["metadata"], "annotations": _KEEP}}
+        )
         for document in documents(api_groups)
     }
 

@@ -9,7 +9,7 @@ import yaml
 from hearth.api import crd, groups
 from tests.api import structural
 
-_CHART = Path(__file__).parents[2] / "charts" / "hearth" / "crds"
+_CHART = Path(__file__).parents[2] / "charts" / "hearth" / "files" / "crds"
 _DEFINITIONS = crd.documents()
 
 
