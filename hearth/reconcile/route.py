@@ -20,6 +20,7 @@ def route(
     """The route as of now.  A refused spec still says who may ask: its key is never lost."""
     endpoint = service.spec.endpoint
     secret = endpoint.authentication.secret_ref if endpoint.authentication else None
+    # Plain numbers from here on: a route is written out as JSON, and Duration is for people.
     return Route(
         key=service.key,
         uid=service.metadata.uid,
@@ -29,8 +30,8 @@ def route(
         cold_start=ColdStart(endpoint.cold_start.mode),
         max_queue=endpoint.max_queue,
         max_in_flight=options.max_in_flight,
-        activation_timeout_s=service.spec.scaling.activation_timeout,
-        heartbeat_s=endpoint.cold_start.heartbeat_interval,
+        activation_timeout_s=float(service.spec.scaling.activation_timeout),
+        heartbeat_s=float(endpoint.cold_start.heartbeat_interval),
         response_timeout_s=options.response_timeout_s,
         idle_timeout_s=options.idle_timeout_s,
         authentication=KeyRef(secret=secret.name, key=secret.key) if secret else None,
