@@ -6,6 +6,10 @@ import sys
 import time
 from typing import TextIO
 
+_QUIET = {"asyncio": logging.WARNING, "grpclib": logging.WARNING, "hpack": logging.WARNING,
+          "watchfiles": logging.WARNING}  # fmt: skip
+"""Libraries whose lines help nobody who runs Hearth."""
+
 _STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 
 
@@ -43,6 +47,12 @@ def configure(*, level: str, format: str, stream: TextIO = sys.stderr) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
-    # aiohttp logs each bad request line of a stranger with a traceback; the gateway answers 400.
-    logging.getLogger("aiohttp.server").setLevel(logging.CRITICAL)
-    logging.getLogger("asyncio").setLevel(max(logging.WARNING, root.level))
+    logging.getLogger("aiohttp.server").filters[:] = [_is_ours]
+    for name, least in _QUIET.items():
+        logging.getLogger(name).setLevel(max(least, root.level))
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """aiohttp logs each bad request line of a stranger with a traceback; it was answered 400."""
+    error = record.exc_info[1] if record.exc_info else None
+    return not type(error).__module__.startswith("aiohttp.http_exceptions")
