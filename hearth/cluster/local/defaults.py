@@ -176,6 +176,8 @@ def quantity(value: object) -> str:
         amount = Quantity(text).amount
     except ValueError as error:
         raise Invalid(str(error)) from error
+    if re.search("[eE][0-9]", text):
+        return text
     if text.endswith("i") and amount == int(amount):
         number, unit = int(amount), ""
         for larger in _BINARY:

@@ -4,6 +4,7 @@ A path is a tuple of steps as `fieldsV1` spells them: `f:spec`, `k:{"name":"serv
 """
 
 import json
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -102,21 +103,21 @@ def merge(live: Any, applied: Any, rules: Schema, *, field: str = "") -> Any:
 def _merge_items(before: dict[str, Any], after: dict[str, Any], rules: Schema) -> list[Any]:
     """Applied items in their own order; what only `before` has keeps its place among them."""
     merged: list[Any] = []
+    old, new = deque(before), deque(after)
+    shared = deque(key for key in after if key in before)
     done: set[str] = set()
-    waiting = list(before)
-    for key, item in after.items():
-        if key in done:
+    while old or new:
+        if old and old[0] not in after:
+            merged.append(before[old.popleft()])
             continue
-        if key in before:
-            while waiting:
-                other = waiting.pop(0)
-                if other == key:
-                    break
-                if other not in after:
-                    merged.append(before[other])
-        merged.append(merge(before[key], item, rules) if key in before else item)
+        if old and (old[0] in done or (shared and shared[0] != old[0])):
+            old.popleft()  # its place is where the applier has it
+            continue
+        key = new.popleft()
+        merged.append(merge(before[key], after[key], rules) if key in before else after[key])
         done.add(key)
-    merged += [before[key] for key in waiting if key not in after]
+        if shared and shared[0] == key:
+            shared.popleft()
     return merged
 
 
