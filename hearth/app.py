@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
+from anyio.abc import TaskStatus
 
 from hearth.admin import server as admin_server
 from hearth.admin.server import Admin
@@ -54,7 +55,7 @@ class Addresses:
 class App:
     """Gateway, scaler, admin port and reconciler over one cluster.
 
-    `listen` opens the ports, `reconcile` does the rest until cancelled, `drain` ends what runs.
+    `listen` opens the ports, `watch` reads the cluster, `lead` acts on it, `drain` ends what runs.
     """
 
     def __init__(self, cluster: Cluster, settings: Settings) -> None:
@@ -73,9 +74,22 @@ class App:
             observer=self.metrics,
         )
         self.metrics.read_in_flight(self.gateway.in_flight)
+        self._services: WorkQueue[ServiceKey] = WorkQueue()
+        self._namespaces: WorkQueue[str] = WorkQueue()
+        self.watching = Watching(
+            cluster,
+            groups=settings.groups,
+            enqueue=self._services.add,
+            enqueue_namespace=self._namespaces.add,
+            shared_service=settings.shared_service,
+        )
+        for informer in self.watching.informers:
+            self.metrics.read_informer(str(informer.kind), informer.staleness_s)
+        self.metrics.read_queue("services", self._services.__len__)
+        self.metrics.read_queue("namespaces", self._namespaces.__len__)
         self._unready: str | None = "the cluster's state is not read yet"
         self.admin = Admin(
-            self.demand, self.routes, self.metrics, {"reconciler": lambda: self._unready}
+            self.demand, self.routes, self.metrics, {"hearth": lambda: self._unready}
         )
 
     @asynccontextmanager
@@ -102,75 +116,75 @@ class App:
                     await self.admin.stop()
                 tasks.cancel_scope.cancel()
 
-    async def reconcile(self, site: Site) -> None:
-        """Keep what exists as it should be, until cancelled."""
-        services: WorkQueue[ServiceKey] = WorkQueue()
-        namespaces: WorkQueue[str] = WorkQueue()
-        watching = Watching(
-            self._cluster,
-            groups=self._settings.groups,
-            enqueue=services.add,
-            enqueue_namespace=namespaces.add,
-            shared_service=site.shared_service,
+    async def watch(self) -> None:
+        """Keep in memory what the cluster holds, until cancelled."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.metrics.watch_loop)
+            for informer in self.watching.informers:
+                tasks.start_soon(informer.run)
+            for informer in self.watching.informers:
+                await informer.synced.wait()
+            self._unready = None
+
+    async def lead(
+        self, site: Site, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Make what exists as it should be, until cancelled; `watch` runs beside it.
+
+        Started once every service that there is has a route: from then on the tables are complete.
+        """
+        shared = SharedEndpoints(
+            self._cluster, self.watching, site=site, changed=self._services.add
         )
-        shared = SharedEndpoints(self._cluster, watching, site=site, changed=services.add)
         reconciler = Reconciler(
             self._cluster,
-            watching,
+            self.watching,
             routes=self.routes,
             demand=self.demand,
             site=site,
             shared_refusal=shared.refusal,
         )
-        for informer in watching.informers:
-            self.metrics.read_informer(str(informer.kind), informer.staleness_s)
-        self.metrics.read_queue("services", services.__len__)
-        self.metrics.read_queue("namespaces", namespaces.__len__)
-        stop = self.demand.listen(_Edges(self.demand, services))
+        informers = self.watching.informers
+        services = Controller(
+            "services",
+            reconciler.reconcile,
+            queue=self._services,
+            informers=informers,
+            watcher=self._passed,
+        )
+        namespaces = Controller(
+            "namespaces", shared.reconcile, queue=self._namespaces, informers=informers
+        )
+        stop = self.demand.listen(_Edges(self.demand, self._services))
         try:
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self.metrics.watch_loop)
-                for informer in watching.informers:
-                    tasks.start_soon(informer.run)
-                for controller in (
-                    Controller(
-                        "services",
-                        reconciler.reconcile,
-                        queue=services,
-                        informers=watching.informers,
-                        watcher=self._passed,
-                    ),
-                    Controller(
-                        "namespaces",
-                        shared.reconcile,
-                        queue=namespaces,
-                        informers=watching.informers,
-                    ),
-                ):
-                    tasks.start_soon(controller.run)
-                await self._know(watching)
-                await anyio.sleep_forever()
+                tasks.start_soon(services.run)
+                tasks.start_soon(namespaces.run)
+                await self._know()
+                log.info("ready", extra={"services": len(tuple(self.routes.routes()))})
+                task_status.started()
         finally:
             stop()
 
+    def unready(self, why: str) -> None:
+        """Say on `/readyz` that this process should not be addressed any more."""
+        self._unready = why
+
     async def drain(self) -> None:
         """Answer what is held, let streams end within the limit; KEDA hears the truth meanwhile."""
-        self._unready = "Hearth is stopping"
+        self.unready("Hearth is stopping")
         await self.gateway.drain(self._settings.drain_limit)
 
-    async def _know(self, watching: Watching) -> None:
-        """Let KEDA be answered once every service that there is has been looked at."""
-        for informer in watching.informers:
+    async def _know(self) -> None:
+        """Return once every service that there is has been looked at."""
+        for informer in self.watching.informers:
             await informer.synced.wait()
-        for key in watching.known():
+        for key in self.watching.known():
             while True:
                 changed = self.routes.changed(key)
-                if key in self.routes or not watching.services(key):
+                if key in self.routes or not self.watching.services(key):
                     break
                 await changed.wait()
-        self.scaler.gate.open()
-        self._unready = None
-        log.info("ready", extra={"services": len(tuple(self.routes.routes()))})
 
     def _passed(self, outcome: str, seconds: float) -> None:
         self.metrics.reconciled(result=outcome, seconds=seconds)

@@ -95,7 +95,7 @@ def _parser() -> _Parser:
         help="run in a Kubernetes cluster",
         description="Run in a Kubernetes cluster.",
     )
-    _setting_options(run, settings.Settings)
+    _setting_options(run, settings.ClusterSettings)
     verbs.add_parser("stub", help="a small OpenAI-compatible engine for demos and tests")
     return parser
 
@@ -174,8 +174,14 @@ def _crd(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    _settings(settings.Settings, vars(options))
-    raise UserError("the adapter for a real cluster is not built yet; use 'hearth local'")
+    from hearth import app, run
+
+    chosen = _settings(settings.ClusterSettings, vars(options))
+    log.configure(level=chosen.log_level, format=chosen.log_format)
+    try:
+        return run.run(chosen)
+    except app.CannotStart as error:
+        raise UserError(str(error)) from error
 
 
 _COMMANDS: Mapping[str, Callable[[argparse.Namespace], int]] = {

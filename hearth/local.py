@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 
+from hearth import loop
 from hearth.api import manifests
 from hearth.app import App, CannotStart
 from hearth.cluster.local.autoscaler import Pace
@@ -24,12 +25,9 @@ from hearth.settings import LocalSettings
 def run(settings: LocalSettings) -> None:
     """Serve until a signal.  Raises CannotStart."""
     try:
-        anyio.run(_serve, settings, backend_options={"use_uvloop": _has_uvloop()})
+        loop.run(_serve, settings)
     except BaseExceptionGroup as group:
-        expected = group.subgroup((CannotStart, CannotRun, PathMissing))
-        if expected is None:
-            raise
-        raise CannotStart(str(_first(expected))) from group
+        raise loop.expected(group, CannotStart, CannotRun, PathMissing) from group
 
 
 async def _serve(settings: LocalSettings) -> None:
@@ -53,12 +51,16 @@ async def _serve(settings: LocalSettings) -> None:
             tasks.start_soon(Workloads(cluster).run)
             tasks.start_soon(ScaledObjects(cluster, pace=Pace(hpa_sync_s=settings.hpa_sync)).run)
             await files.load()
-            tasks.start_soon(app.reconcile, settings.site(scaler=_dialled(bound.scaler)))
+            tasks.start_soon(app.watch)
+            await tasks.start(app.lead, settings.site(scaler=_dialled(bound.scaler)))
+            app.scaler.gate.open()
             console.opening(
                 gateway=_url(bound.gateway),
                 admin=_url(bound.admin),
                 logs=f"{settings.state_dir / 'logs'}",
             )
+            for route in app.routes.routes():
+                console.changed(route.key)
             app.routes.listen(console.changed)
             tasks.start_soon(files.watch)
             await _drained(signals, app)
@@ -93,10 +95,6 @@ def _kubelet(cluster: LocalCluster, settings: LocalSettings) -> Kubelet:
         raise CannotStart(str(error)) from error
 
 
-def _first(error: BaseException) -> BaseException:
-    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
-
-
 def _url(address: tuple[str, int]) -> str:
     return f"http://{_dialled(address)}"
 
@@ -109,11 +107,3 @@ def _dialled(address: tuple[str, int]) -> str:
 
 def _print(line: str) -> None:
     print(line, flush=True)
-
-
-def _has_uvloop() -> bool:
-    try:
-        import uvloop  # noqa: F401
-    except ImportError:
-        return False
-    return True

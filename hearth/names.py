@@ -11,6 +11,7 @@ OPTIONS = "hearth.dev"
 MANAGER = "hearth"
 STATUS_MANAGER = "hearth-status"
 REPLICAS_MANAGER = "hearth-replicas"
+ROLE_MANAGER = "hearth-role"
 
 SERVICE_LABEL = f"{DOMAIN}/service"
 RUNTIME_LABEL = f"{DOMAIN}/runtime"

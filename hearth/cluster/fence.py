@@ -1,6 +1,6 @@
 """A cluster that is written to only while this process leads."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster.interface import Change, Cluster, Kind, Listing
@@ -30,7 +30,7 @@ class Fenced:
         since: str,
         namespace: str = "",
         labels: Mapping[str, str] | None = None,
-    ) -> AsyncIterator[Change]:
+    ) -> AsyncGenerator[Change, None]:
         return self._cluster.watch(kind, since=since, namespace=namespace, labels=labels)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest:

@@ -1,0 +1,78 @@
+"""Which pod is addressed: the Services of the release select a label that only the leader bears."""
+
+import logging
+
+import anyio
+
+from hearth import names
+from hearth.api.meta import Manifest
+from hearth.cluster import kinds
+from hearth.cluster.interface import Cluster, ClusterError, Conflict, NotFound
+
+log = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+
+
+class Role:
+    """The leader's label on the pods of one release.
+
+    `pod` is this process's own; empty outside a cluster, where nothing is addressed by label.
+    """
+
+    def __init__(self, cluster: Cluster, *, namespace: str, pod: str) -> None:
+        self._cluster = cluster
+        self._namespace = namespace
+        self._pod = pod
+
+    async def take_off_own(self) -> None:
+        """Not to be addressed: a container restarts inside the same, still labelled pod.
+
+        Tries until the cluster has taken it.
+        """
+        while self._pod:
+            try:
+                pod = await self._cluster.get(kinds.POD, self._namespace, self._pod)
+                return await self._write(pod, leads=False)
+            except NotFound:
+                return
+            except ClusterError as error:
+                log.warning("role label not taken off", extra={"error": str(error)})
+                await anyio.sleep(_RETRY_S)
+
+    async def take(self) -> None:
+        """Be the only pod that is addressed: off every other first, then on ours.
+
+        Raises ClusterError.
+        """
+        if not self._pod:
+            return
+        found = await self._cluster.list(
+            kinds.POD, namespace=self._namespace, labels={names.LEADER_LABEL: names.LEADER}
+        )
+        for pod in found.items:
+            if pod["metadata"]["name"] != self._pod:
+                await self._write(pod, leads=False)
+        own = await self._cluster.get(kinds.POD, self._namespace, self._pod)
+        await self._write(own, leads=True)
+
+    async def _write(self, pod: Manifest, *, leads: bool) -> None:
+        metadata = pod["metadata"]
+        labelled = {names.LEADER_LABEL: names.LEADER} if leads else {}
+        try:
+            await self._cluster.apply(
+                {
+                    "apiVersion": kinds.POD.api_version,
+                    "kind": kinds.POD.kind,
+                    "metadata": {
+                        "name": metadata["name"],
+                        "namespace": metadata["namespace"],
+                        "uid": metadata["uid"],  # a pod that went is not created anew
+                        "labels": labelled,
+                    },
+                },
+                manager=names.ROLE_MANAGER,
+            )
+        except (NotFound, Conflict):
+            if leads:
+                raise

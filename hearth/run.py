@@ -1,0 +1,151 @@
+"""`hearth run`: one of the release's processes in a Kubernetes cluster."""
+
+import logging
+import os
+import secrets
+import signal
+from collections.abc import AsyncIterator
+
+import anyio
+from anyio.abc import TaskGroup
+
+from hearth import loop
+from hearth.api.meta import ServiceKey
+from hearth.app import App, CannotStart
+from hearth.cluster import kinds
+from hearth.cluster.fence import Fenced
+from hearth.cluster.interface import ClusterError
+from hearth.cluster.kube import cluster as kube
+from hearth.cluster.kube.credentials import Unconfigured
+from hearth.cluster.leader import Leader, Leadership
+from hearth.role import Role
+from hearth.settings import ClusterSettings
+
+log = logging.getLogger(__name__)
+
+_RETRY_S = 1.0
+_OFF_S = 3.0
+"""How long taking off the label may delay the end."""
+_FENCED = "the API server cannot be reached, so Hearth does not know who leads"
+_STANDBY = "this process is a standby"
+_LOST = "another process leads"
+
+
+def run(settings: ClusterSettings) -> int:
+    """Serve until a signal (0) or until another process leads (1).  Raises CannotStart."""
+    try:
+        return loop.run(_serve, settings)
+    except BaseExceptionGroup as group:
+        raise loop.expected(group, CannotStart, Unconfigured) from group
+    except Unconfigured as error:
+        raise CannotStart(str(error)) from error
+
+
+async def _serve(settings: ClusterSettings) -> int:
+    cluster = await kube.connect(
+        kubeconfig=settings.kubeconfig,
+        context=settings.context,
+        managed_fields=(kinds.DEPLOYMENT,),
+    )
+    async with cluster:
+        me = settings.pod_name or os.uname().nodename
+        leader = Leader(
+            cluster,
+            key=ServiceKey(settings.namespace, settings.release),
+            identity=f"{me}-{secrets.token_hex(4)}",
+        )
+        app = App(Fenced(cluster, leader), settings)
+        app.scaler.gate.close(_STANDBY)
+        role = Role(cluster, namespace=settings.namespace, pod=settings.pod_name)
+        async with app.listen(), anyio.create_task_group() as tasks:
+            with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+                member = _Member(app, leader, role, settings)
+                tasks.start_soon(cluster.run)
+                tasks.start_soon(member.run, tasks)
+                stopped = await _stopped_or_lost(signals, member)
+                await member.leave(stopped=stopped)
+                tasks.cancel_scope.cancel()
+        return 0 if stopped else 1
+
+
+class _Member:
+    """This process among those of the release."""
+
+    def __init__(self, app: App, leader: Leader, role: Role, settings: ClusterSettings) -> None:
+        self.lost = anyio.Event()
+        self._app = app
+        self._leader = leader
+        self._role = role
+        self._settings = settings
+        self._addressed = False
+        self._leading: anyio.CancelScope | None = None
+
+    async def run(self, tasks: TaskGroup) -> None:
+        """Seek the Lease, and act while we hold it."""
+        await self._role.take_off_own()
+        tasks.start_soon(self._app.watch)
+        tasks.start_soon(self._leader.run)
+        async for state in self._leader.changes():
+            match state:
+                case Leadership.STANDBY:
+                    pass
+                case Leadership.LEADING:
+                    if self._leading is None:
+                        tasks.start_soon(self._lead)
+                    elif self._addressed:
+                        self._app.scaler.gate.open()
+                case Leadership.FENCED:
+                    self._app.scaler.gate.close(_FENCED)
+                case Leadership.LOST:
+                    self._end(_LOST)
+                    self.lost.set()
+
+    async def leave(self, *, stopped: bool) -> None:
+        """Stop being addressed, let go of the Lease, let requests end within the limit."""
+        self._end("Hearth is stopping" if stopped else _LOST)
+        with anyio.move_on_after(_OFF_S):
+            await self._role.take_off_own()
+        await self._app.scaler.stop()  # its streams end well, so KEDA comes back at once
+        self._leader.stop()
+        await self._app.drain()
+
+    async def _lead(self) -> None:
+        with anyio.CancelScope() as self._leading:
+            app = self._app
+            # Who led before may have streams open that this process knows nothing of.
+            app.scaler.take_over(drain_s=self._settings.drain_limit)
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(app.lead, self._settings.site())
+                while not self._addressed:
+                    try:
+                        await self._role.take()
+                        self._addressed = True
+                    except ClusterError as error:
+                        log.warning("role label not taken", extra={"error": str(error)})
+                        await anyio.sleep(_RETRY_S)
+                if self._leader.state is Leadership.LEADING:
+                    app.scaler.gate.open()
+
+    def _end(self, why: str) -> None:
+        """Write nothing more, tell KEDA nothing more, and take no new work."""
+        self._app.unready(why)
+        self._app.scaler.gate.close(why)
+        if self._leading is not None:
+            self._leading.cancel()
+
+
+async def _stopped_or_lost(signals: AsyncIterator[signal.Signals], member: _Member) -> bool:
+    """Whether it was a signal."""
+    stopped = False
+    async with anyio.create_task_group() as tasks:
+
+        async def on_signal() -> None:
+            nonlocal stopped
+            await anext(signals)
+            stopped = True
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(on_signal)
+        await member.lost.wait()
+        tasks.cancel_scope.cancel()
+    return stopped
