@@ -70,25 +70,34 @@ class Files:
         folders = {path for path in self._paths if path.is_dir()}
         # A file is watched through its folder: editors put another file in its place.
         singles = {path.parent for path in self._paths if path not in folders}
+        stop = anyio.Event()
         async with anyio.create_task_group() as tasks:
             if folders:
-                tasks.start_soon(self._notice, folders, True)
+                tasks.start_soon(self._notice, folders, True, stop)
             if singles:
-                tasks.start_soon(self._notice, singles, False)
-            while True:
-                await anyio.lowlevel.checkpoint()  # both watches stand before files are read
-                await self._bring()
-                await self._dirty.wait()
-                self._dirty = anyio.Event()
+                tasks.start_soon(self._notice, singles, False, stop)
+            try:
+                while True:
+                    await anyio.lowlevel.checkpoint()  # the watches stand before files are read
+                    await self._bring()
+                    await self._dirty.wait()
+                    self._dirty = anyio.Event()
+            finally:
+                stop.set()  # the watching threads look for it; nothing else ends them early
 
-    async def _notice(self, folders: set[Path], recursive: bool) -> None:
-        async for _ in watchfiles.awatch(
-            *folders,
-            recursive=recursive,
-            watch_filter=lambda change, path: _is_relevant(Path(path)),
-            debounce=_DEBOUNCE_MS,
-        ):
-            self._dirty.set()
+    async def _notice(self, folders: set[Path], recursive: bool, stop: anyio.Event) -> None:
+        try:
+            async for _ in watchfiles.awatch(
+                *folders,
+                recursive=recursive,
+                watch_filter=lambda change, path: _is_relevant(Path(path)),
+                debounce=_DEBOUNCE_MS,
+                stop_event=stop,
+            ):
+                self._dirty.set()
+        except (OSError, RuntimeError) as error:  # a folder that went, or a limit of the system
+            places = ", ".join(map(str, sorted(folders)))
+            self._report(f"{places}: changes are not followed any more: {error}; start again")
 
     async def _bring(self) -> None:
         """Read what there is and carry the difference into the cluster."""
