@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import aclosing
 
 import anyio
@@ -72,9 +72,9 @@ class Informer:
         """The object as it was last heard of."""
         return self._objects.get(key)
 
-    def find(self, index: str, value: Hashable) -> Collection[Manifest]:
+    def find(self, index: str, value: Hashable) -> list[Manifest]:
         """The objects whose `index` holds `value`, in the order they came."""
-        return self._by[index].get(value, {}).values()
+        return list(self._by[index].get(value, {}).values())
 
     def __iter__(self) -> Iterator[Manifest]:
         return iter(tuple(self._objects.values()))
