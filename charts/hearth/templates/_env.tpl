@@ -1,0 +1,37 @@
+{{- /* The settings of `hearth run` (docs/settings.md), and who this process is. */ -}}
+{{- define "hearth.env" -}}
+- {name: HEARTH_RELEASE, value: {{ include "hearth.release" . | quote }}}
+- name: HEARTH_NAMESPACE
+  valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
+- name: HEARTH_POD_NAME
+  valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: HEARTH_POD_IP
+  valueFrom: {fieldRef: {fieldPath: status.podIP}}
+- {name: HEARTH_GROUPS, value: {{ include "hearth.groups" . | quote }}}
+{{- with .Values.namespaces }}
+- {name: HEARTH_NAMESPACES, value: {{ join "," . | quote }}}
+{{- end }}
+{{- with include "hearth.defaultNamespace" . }}
+- {name: HEARTH_DEFAULT_NAMESPACE, value: {{ . | quote }}}
+{{- end }}
+{{- with .Values.clusterDomain }}
+- {name: HEARTH_CLUSTER_DOMAIN, value: {{ . | quote }}}
+{{- end }}
+- {name: HEARTH_SHARED_SERVICE, value: {{ .Values.sharedService | quote }}}
+{{- with .Values.gateway.domain }}
+- {name: HEARTH_INGRESS_DOMAIN, value: {{ . | quote }}}
+{{- end }}
+- {name: HEARTH_POLLING_INTERVAL, value: {{ .Values.scaler.pollingInterval | quote }}}
+- {name: HEARTH_READY_GRACE, value: {{ .Values.gateway.readyGrace | quote }}}
+- {name: HEARTH_DRAIN_LIMIT, value: {{ .Values.gateway.drainLimit | quote }}}
+- {name: HEARTH_BODY_LIMIT_BYTES, value: {{ .Values.gateway.bodyLimitBytes | int64 | quote }}}
+- {name: HEARTH_HELD_BYTES, value: {{ .Values.gateway.heldBytes | int64 | quote }}}
+{{- with .Values.gateway.corsOrigins }}
+- {name: HEARTH_CORS_ORIGINS, value: {{ join "," . | quote }}}
+{{- end }}
+- {name: HEARTH_LOG_LEVEL, value: {{ .Values.log.level | quote }}}
+- {name: HEARTH_LOG_FORMAT, value: {{ .Values.log.format | quote }}}
+{{- with .Values.extraEnv }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}

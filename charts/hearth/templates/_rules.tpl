@@ -1,0 +1,79 @@
+{{- /* Rights in a namespace that is served: exactly what hearth/cluster and hearth/reconcile use. */ -}}
+{{- define "hearth.rules.served" -}}
+- apiGroups: {{ splitList "," (include "hearth.groups" .) | toJson }}
+  resources: [llmservices]
+  verbs: [get, list, watch]
+- apiGroups: {{ splitList "," (include "hearth.groups" .) | toJson }}
+  resources: [llmservices/status]
+  verbs: [patch]
+- apiGroups: [apps]
+  resources: [deployments]
+  verbs: [get, list, watch, create, patch, delete]
+# The watchdog, and the built-in scaler where there is no KEDA.
+- apiGroups: [apps]
+  resources: [deployments/scale]
+  verbs: [patch]
+- apiGroups: [""]
+  resources: [services]
+  verbs: [get, list, watch, create, patch, delete]
+# A claim is written once, and goes with its service or by a person's hand.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims]
+  verbs: [get, list, watch, create]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [keda.sh]
+  resources: [scaledobjects]
+  verbs: [get, list, watch, create, patch, delete]
+- apiGroups: [keda.sh]
+  resources: [triggerauthentications]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch]
+# Keys and certificates, each by the name that a service gives.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+- apiGroups: [""]
+  resources: [events]
+  verbs: [create, patch]
+{{- end -}}
+
+{{- /* Rights that no namespace can give. */ -}}
+{{- define "hearth.rules.cluster" -}}
+- apiGroups: {{ splitList "," (include "hearth.groups" .) | toJson }}
+  resources: [inferenceruntimes]
+  verbs: [get, list, watch]
+# Whether the schema that is served has every field that this version knows.
+- apiGroups: [apiextensions.k8s.io]
+  resources: [customresourcedefinitions]
+  resourceNames:
+    {{- range splitList "," (include "hearth.groups" .) }}
+    - llmservices.{{ . }}
+    - inferenceruntimes.{{ . }}
+    {{- end }}
+  verbs: [get]
+{{- end -}}
+
+{{- /* Rights among our own replicas. */ -}}
+{{- define "hearth.rules.own" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "hearth.release" . }}]
+  verbs: [get, update]
+# The label that says which replica is addressed.
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, patch]
+{{- end -}}
+
+{{- define "hearth.subjects" -}}
+- kind: ServiceAccount
+  name: {{ include "hearth.serviceAccount" . }}
+  namespace: {{ .Release.Namespace }}
+{{- end -}}
