@@ -22,7 +22,9 @@ def render(service: LLMService, *, site: Site) -> Manifest:
     key, wanted = service.key, service.spec.scaling
     window_s = int(wanted.scale_down_stabilization)
     # Above zero KEDA only lifts to the minimum, and warns of settings that then have no meaning.
-    to_zero = {"pollingInterval": round(site.polling_interval_s), "cooldownPeriod": window_s}
+    # Whole seconds to KEDA; at zero it would ask without a pause.
+    polling_s = max(1, round(site.polling_interval_s))
+    to_zero = {"pollingInterval": polling_s, "cooldownPeriod": window_s}
     metadata = trigger.render(
         trigger.Trigger(target=wanted.target, uid=service.metadata.uid),
         scaler_address=site.scaler_address,
