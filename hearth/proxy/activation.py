@@ -94,8 +94,9 @@ class Activation:
 
     def cold(self, route: Route) -> None:
         """A request met no endpoint: an activation that began may finish, client or none."""
-        self._demand.renew_lease(route.key, seconds=route.activation_timeout_s)
-        self._estimate.cold(route.key, now=self._clock())
+        limit_s = route.activation_timeout_s
+        self._demand.renew_lease(route.key, seconds=limit_s)
+        self._estimate.cold(route.key, now=self._clock(), limit_s=limit_s)
         self._on_change(route.key)
 
     def retry_after_s(self, key: ServiceKey) -> int:

@@ -15,9 +15,13 @@ class Estimate:
         self._began: dict[ServiceKey, float] = {}
         self._took_s: dict[ServiceKey, float] = {}
 
-    def cold(self, key: ServiceKey, *, now: float) -> None:
-        """An activation runs; the first call marks its start."""
-        self._began.setdefault(key, now)
+    def cold(self, key: ServiceKey, *, now: float, limit_s: float) -> None:
+        """An activation runs; the first call marks its start.
+
+        One that began longer ago than `limit_s` was given up since, and this is another.
+        """
+        if now - self._began.get(key, float("-inf")) > limit_s:
+            self._began[key] = now
 
     def ready(self, key: ServiceKey, *, now: float) -> None:
         """It has an endpoint."""

@@ -61,6 +61,8 @@ class Exchange:
         self._sending = sending
         self._reply = reply
         self._began_at = anyio.current_time()
+        self._deadline = self._began_at
+        """Until when it may wait (anyio's clock)."""
         self._place: Place | None = None
         self._relay: forward.Relay | None = None
         self._held = False
@@ -72,6 +74,7 @@ class Exchange:
         decision = self._decide(route)
         if isinstance(decision, admission.Refuse):
             raise decision.problem
+        self._deadline = self._began_at + route.activation_timeout_s
         try:
             claim = self._parts.demand.admit(self._key, limit=route.max_queue)
         except QueueFull as error:
@@ -114,20 +117,21 @@ class Exchange:
         self._wake()
         self._held = True
         ticket = activation.ticket()
-        deadline = self._began_at + route.activation_timeout_s
         if not self._stream:
-            return await self._insist(ticket, deadline)
+            return await self._insist(ticket)
         cold = not self._parts.endpoints.usable(self._key)
         async with self._reply.hold(every_s=route.heartbeat_s, at_once=cold):
-            relay = await self._insist(ticket, deadline)
+            relay = await self._insist(ticket)
             with self._blame():
                 await relay.first()
             return relay
 
-    async def _insist(self, ticket: int, deadline: float) -> forward.Relay:
+    async def _insist(self, ticket: int) -> forward.Relay:
         while True:
-            place = await self._parts.activation.wait(self._key, ticket=ticket, deadline=deadline)
-            relay = await self._try(place, deadline)
+            place = await self._parts.activation.wait(
+                self._key, ticket=ticket, deadline=self._deadline
+            )
+            relay = await self._try(place)
             if relay is not None:
                 self._parts.observer.waited(
                     self._key, seconds=anyio.current_time() - self._began_at
@@ -150,7 +154,7 @@ class Exchange:
             case admission.Refuse(problem):
                 raise problem
 
-    async def _try(self, place: Place, deadline: float = 0.0) -> forward.Relay | None:
+    async def _try(self, place: Place) -> forward.Relay | None:
         """Forward to one endpoint; None where it is not ready after all."""
         self._place = place
         backend, route = place.backend, self._route()
@@ -174,7 +178,7 @@ class Exchange:
             stall_s=self._parts.stall_s,
         )
         self._relay = forward.Relay(answer, limits)
-        if answer.status == 503 and self._loading(route, backend, deadline):
+        if answer.status == 503 and self._loading(route, backend):
             self._let_go()
             await anyio.sleep(self._pause_s)
             self._pause_s = min(self._pause_s * 2, _LONGEST_RETRY_S)
@@ -184,14 +188,13 @@ class Exchange:
         self._sending.sent()
         return self._relay
 
-    def _loading(self, route: Route, backend: Backend, deadline: float) -> bool:
+    def _loading(self, route: Route, backend: Backend) -> bool:
         """Whether a 503 only says that the model is still being loaded."""
         return (
             route.cold_start is ColdStart.KEEPALIVE
             and not self._parts.balance.proven(backend.uid)
             and (self._held or self._parts.demand.leased(self._key))
-            and anyio.current_time() + self._pause_s
-            < max(deadline, self._began_at + route.activation_timeout_s)
+            and anyio.current_time() + self._pause_s < self._deadline
         )
 
     async def _finish(self, relay: forward.Relay) -> str:

@@ -76,13 +76,15 @@ class Relay:
                 writing = False
                 scope.deadline = anyio.current_time() + self._limits.idle_s
                 data = await self._answer.read()
+            if until_done and self._events and self.status == 200 and not reply.done:
+                raise upstream.Lost("the stream ended without [DONE]")
+            writing = True
+            scope.deadline = anyio.current_time() + self._limits.stall_s
+            await reply.finish()
         if scope.cancelled_caught:
             if writing:
                 raise ConnectionAbortedError("the client takes nothing")
             raise Silent
-        if until_done and self._events and self.status == 200 and not reply.done:
-            raise upstream.Lost("the stream ended without [DONE]")
-        await reply.finish()
 
     @property
     def fits_stream(self) -> bool:

@@ -113,14 +113,20 @@ class Gateway:
             _HttpServer(server.handle, keepalive_s=self._config.client_keepalive_s),
             shutdown_timeout=_ABORT_S,
         )
+        failure: OSError | None = None
         try:
             async with anyio.create_task_group() as tasks:
                 await tasks.start(self._readiness.run)
                 await runner.setup()
-                await web.TCPSite(runner, host, port, backlog=1024).start()
-                address = runner.addresses[0]
-                task_status.started((address[0], address[1]))
-                await self._drained.wait()
+                try:
+                    await web.TCPSite(runner, host, port, backlog=1024).start()
+                except OSError as error:
+                    # Raised below: from in here it would come out as an ExceptionGroup.
+                    failure = error
+                else:
+                    address = runner.addresses[0]
+                    task_status.started((address[0], address[1]))
+                    await self._drained.wait()
                 tasks.cancel_scope.cancel()
         finally:
             self._endpoints.close()
@@ -128,6 +134,8 @@ class Gateway:
                 server.cut()
                 await runner.cleanup()
                 await upstream.close()
+        if failure is not None:
+            raise failure
 
     async def drain(self, limit_s: float) -> None:
         """Stop: hold nobody, let answers that have begun end within `limit_s`, then cut the rest.

@@ -44,11 +44,11 @@ def find(body: Buffer, delimiter: bytes, name: str) -> list[tuple[int, int]]:
             break
         head = body.find(b"\r\n", at)
         head_end = body.find(b"\r\n\r\n", head, head + MAX_HEAD_BYTES) if head >= 0 else -1
-        end = body.find(closing, head_end + 2) if head_end >= 0 else -1
+        end = body.find(closing, head_end + 4) if head_end >= 0 else -1
         if end < 0:
             break
         if _field_name(bytes(body[head + 2 : head_end])) == name.encode():
-            spans.append((min(head_end + 4, end), end))
+            spans.append((head_end + 4, end))
         at = end + len(closing)
     return spans
 

@@ -65,7 +65,7 @@ own kind, which the gateway does not look for."""
 
 _MODELS = "/v1/models"
 # No empty, dot or percent-encoded segments: what a backend might normalise could leave /v1/.
-_PASSIVE = re.compile(r"/v1(/(?!\.{1,2}(/|$))[A-Za-z0-9._~:@+-]+)+")
+_PASSIVE = re.compile(r"/v1(?!/v1/)(/(?!\.{1,2}(/|$))[A-Za-z0-9._~:@+-]+)+")
 _PASSIVE_METHODS = ("GET", "POST", "DELETE")
 
 
@@ -91,7 +91,7 @@ def read(method: str, path: str) -> Asked:
 def unknown(method: str, path: str) -> Problem:
     """The 404 of a path that leads nowhere, with the path that was likely meant."""
     shown = path if len(path) <= 200 else f"{path[:200]}..."
-    meant = f"/v1/{path.strip('/').removeprefix('v1/')}"
+    meant = "/v1/" + re.sub(r"^(v1/+)+", "", path.strip("/"))
     hint = "Requests go below /v1/, for example POST /v1/chat/completions."
     if meant in INFERENCE or meant == _MODELS:
         hint = f"Did you mean {meant}? The base URL of a client ends with /v1."

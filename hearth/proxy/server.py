@@ -95,7 +95,10 @@ class Server:
         visit.outcome = problem.code
         self._parts.observer.rejected(visit.key, reason=problem.code)
         visit.reply.last |= self.stopping
-        await visit.reply.problem(problem)
+        with anyio.move_on_after(self._config.stall_s) as limit:
+            await visit.reply.problem(problem)
+        if limit.cancelled_caught:
+            visit.reply.abort()
 
     async def _dispatch(self, visit: Visit) -> str:
         request, reply = visit.request, visit.reply

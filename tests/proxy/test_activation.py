@@ -1,0 +1,263 @@
+"""Places in the order of arrival, and every end of waiting."""
+
+import asyncio
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.proxy.activation import Activation, Place
+from hearth.proxy.answers import Code, Problem
+from hearth.proxy.balance import Balance
+from hearth.proxy.endpoints import Endpoints
+from hearth.routes import Backend, Failure, Refusal, Route, RouteTable
+
+KEY = ServiceKey("ai", "chat")
+
+
+class World:
+    """The tables and who waits."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.routes = RouteTable()
+        self.demand = DemandTable(linger_s=30, clock=lambda: self.now)
+        self.balance = Balance()
+        self.endpoints = Endpoints(self.routes)
+        self.nudged: list[ServiceKey] = []
+        self.activation = Activation(
+            routes=self.routes,
+            demand=self.demand,
+            endpoints=self.endpoints,
+            balance=self.balance,
+            ready_grace_s=10,
+            clock=lambda: self.now,
+            on_change=self.nudged.append,
+        )
+        self.route = Route(key=KEY, uid="u", created=1, phase="Pending")
+        self.routes.put(self.route)
+        self.got: list[tuple[str, Place | Code]] = []
+
+    def put(self, *uids: str, ready: bool = True, **fields) -> None:
+        pods = tuple(Backend(uid=u, pod=u, host="127.0.0.1", port=1, ready=ready) for u in uids)
+        self.route = replace(self.route, backends=pods, **fields)
+        self.routes.put(self.route)
+
+    async def wait(self, name: str, ticket: int | None = None, deadline: float = float("inf")):
+        number = self.activation.ticket() if ticket is None else ticket
+        try:
+            place = await self.activation.wait(KEY, ticket=number, deadline=deadline)
+        except Problem as problem:
+            self.got.append((name, problem.code))
+        else:
+            self.got.append((name, place))
+
+    @property
+    def names(self) -> list[str]:
+        return [name for name, _ in self.got]
+
+
+async def settled() -> None:
+    await anyio.wait_all_tasks_blocked()
+
+
+async def test_the_first_endpoint_releases_everybody_in_order():
+    w = World()
+    async with anyio.create_task_group() as tasks:
+        for name in "abc":
+            tasks.start_soon(w.wait, name)
+        await settled()
+        assert w.activation.waiting(KEY) == 3
+        w.put("p")
+    assert w.names == ["a", "b", "c"]
+    assert w.activation.in_flight(KEY) == 3
+    assert w.activation.waiting(KEY) == 0
+
+
+async def test_each_endpoint_gets_no_more_than_its_limit_and_the_rest_stay_in_order():
+    w = World()
+    w.put(max_in_flight=1)
+    async with anyio.create_task_group() as tasks:
+        for name in "abcd":
+            tasks.start_soon(w.wait, name)
+        await settled()
+        w.put("p", "q")
+        await settled()
+        assert w.names == ["a", "b"]
+        assert w.activation.waiting(KEY) == 2
+        w.got[0][1].release()
+        await settled()
+        assert w.names == ["a", "b", "c"]
+        w.got[1][1].release()
+    assert w.names == ["a", "b", "c", "d"]
+
+
+async def test_nobody_overtakes_who_waits():
+    w = World()
+    w.put("p", max_in_flight=1)
+    first = w.activation.take(KEY)
+    assert first is not None
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(w.wait, "a")
+        await settled()
+        assert w.activation.take(KEY) is None
+        first.release()
+        assert w.activation.take(KEY) is None
+    assert w.names == ["a"]
+
+
+async def test_who_must_wait_again_keeps_its_place_in_the_line():
+    w = World()
+    early, late = w.activation.ticket(), w.activation.ticket()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(w.wait, "late", late)
+        await settled()
+        tasks.start_soon(w.wait, "early", early)
+        await settled()
+        w.put("p")
+    assert w.names == ["early", "late"]
+
+
+async def test_a_place_is_given_back_once():
+    w = World()
+    w.put("p")
+    place = w.activation.take(KEY)
+    other = w.activation.take(KEY)
+    assert place and other
+    place.release()
+    place.release()
+    assert w.activation.in_flight(KEY) == 1
+
+
+async def test_a_place_given_in_the_tick_of_a_cancellation_goes_to_the_next():
+    w = World()
+    w.put(max_in_flight=1)
+    doomed: list[asyncio.Task] = []
+
+    async def wait_doomed() -> None:
+        # As the server cancels a request whose client is gone: at once, whatever it waits for.
+        doomed.append(asyncio.current_task())
+        await w.wait("doomed")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait_doomed)
+        await settled()
+        tasks.start_soon(w.wait, "next")
+        await settled()
+        w.put("p")
+        doomed[0].cancel()
+    assert w.names == ["next"]
+    assert w.activation.in_flight(KEY) == 1
+
+
+async def test_who_leaves_is_no_longer_in_the_line():
+    w = World()
+    scope = anyio.CancelScope()
+
+    async def doomed() -> None:
+        with scope:
+            await w.wait("doomed")
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(doomed)
+        await settled()
+        scope.cancel()
+    assert w.activation.waiting(KEY) == 0
+    assert not w.activation.wanted(KEY)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda w: w.put(failure=Failure(reason="OOMKilled", message="m")), Code.ACTIVATION_FAILED),
+        (lambda w: w.put(refusal=Refusal(reason="Render", message="m")), Code.SERVICE_DEGRADED),
+        (lambda w: w.routes.drop(KEY), Code.MODEL_NOT_FOUND),
+        (lambda w: w.activation.stop(), Code.SHUTTING_DOWN),
+    ],
+)
+async def test_waiting_that_has_no_use_ends_at_once(change, code):
+    w = World()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(w.wait, "a")
+        tasks.start_soon(w.wait, "b")
+        await settled()
+        change(w)
+    assert w.got == [("a", code), ("b", code)]
+    await w.wait("later")
+    assert w.got[2:] == [("later", code)]
+
+
+async def test_an_unready_pod_ends_no_wait():
+    w = World()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(w.wait, "a")
+        await settled()
+        w.put("p", ready=False, phase="Loading")
+        await settled()
+        assert w.got == []
+        w.put("p")
+    assert w.names == ["a"]
+
+
+async def test_the_deadline_says_what_was_waited_for():
+    w = World()
+    await w.wait("cold", deadline=anyio.current_time())
+    w.put("p", max_in_flight=1)
+    assert w.activation.take(KEY)
+    await w.wait("busy", deadline=anyio.current_time())
+    assert w.got == [("cold", Code.ACTIVATION_TIMEOUT), ("busy", Code.OVERLOADED)]
+
+
+async def test_stopping_leaves_ready_endpoints_to_who_needs_no_wait():
+    w = World()
+    w.put("p")
+    w.activation.stop()
+    assert w.activation.take(KEY)
+
+
+def test_a_cold_request_takes_the_lease_and_an_endpoint_ends_it_after_the_grace():
+    w = World()
+    w.activation.cold(w.route)
+    assert w.demand.demand(KEY) == 1
+    assert w.activation.wanted(KEY)
+    assert w.nudged[-1] == KEY
+    w.now = 100
+    w.put("p")
+    w.now = 109
+    assert w.demand.demand(KEY) == 1
+    w.put("p", phase="Ready")
+    w.now = 111
+    assert w.demand.demand(KEY) == 0
+    assert not w.activation.wanted(KEY)
+
+
+def test_the_estimate_is_learned():
+    w = World()
+    w.activation.cold(w.route)
+    w.now = 20
+    w.put("p")
+    assert w.activation.retry_after_s(KEY) == 21
+
+
+def test_a_failed_attempt_is_no_estimate():
+    w = World()
+    w.activation.cold(w.route)
+    w.now = 20
+    w.put(failure=Failure(reason="OOMKilled", message="m"))
+    w.put("p", failure=None)
+    assert w.activation.retry_after_s(KEY) == 30
+
+
+def test_a_pod_that_goes_is_forgotten_when_its_last_answer_ends():
+    w = World()
+    w.put("p")
+    place = w.activation.take(KEY)
+    w.put("q")
+    assert len(w.balance) == 1
+    assert place is not None
+    place.release()
+    assert len(w.balance) == 0
+    w.routes.drop(KEY)
+    assert w.activation.take(KEY) is None

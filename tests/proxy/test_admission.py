@@ -1,0 +1,64 @@
+"""Forward, hold, reject or refuse: the table."""
+
+import pytest
+
+from hearth.api.meta import ServiceKey
+from hearth.proxy import admission
+from hearth.proxy.admission import Forward, Hold, Refuse, Reject
+from hearth.proxy.answers import Code
+from hearth.routes import Backend, ColdStart, Failure, Refusal, Route
+
+POD = Backend(uid="u", pod="p", host="127.0.0.1", port=1, ready=False)
+REFUSAL = Refusal(reason="Render", message="no such field")
+FAILURE = Failure(reason="OOMKilled", message="out of memory", next_attempt_s=12)
+K, R = ColdStart.KEEPALIVE, ColdStart.REJECT
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "refusal", "backends", "failure", "mode", "kind", "code"),
+    [
+        (1, None, (POD,), None, K, Forward, None),
+        (1, None, (POD,), None, R, Forward, None),
+        (1, REFUSAL, (POD,), FAILURE, R, Forward, None),
+        (0, REFUSAL, (), None, K, Refuse, Code.SERVICE_DEGRADED),
+        (0, REFUSAL, (), FAILURE, R, Refuse, Code.SERVICE_DEGRADED),
+        (0, REFUSAL, (POD,), None, K, Hold, None),
+        (0, REFUSAL, (POD,), FAILURE, K, Reject, Code.ACTIVATION_FAILED),
+        (0, None, (POD,), FAILURE, K, Reject, Code.ACTIVATION_FAILED),
+        (0, None, (), FAILURE, R, Reject, Code.ACTIVATION_FAILED),
+        (0, None, (), None, R, Reject, Code.COLD_START),
+        (0, None, (POD,), None, R, Reject, Code.COLD_START),
+        (0, None, (), None, K, Hold, None),
+        (0, None, (POD,), None, K, Hold, None),
+    ],
+)
+def test_decide(endpoints, refusal, backends, failure, mode, kind, code):
+    route = Route(
+        key=ServiceKey("ai", "chat"),
+        uid="u",
+        created=1,
+        phase="Pending",
+        refusal=refusal,
+        backends=backends,
+        failure=failure,
+        cold_start=mode,
+    )
+    decision = admission.decide(route, endpoints=endpoints, retry_after_s=7)
+    assert type(decision) is kind
+    if isinstance(decision, Reject | Refuse):
+        assert decision.problem.code is code
+        expected = {Code.COLD_START: 7, Code.ACTIVATION_FAILED: 12}.get(code)
+        assert decision.problem.retry_after_s == expected
+
+
+def test_the_reason_is_told():
+    route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, phase="x", failure=FAILURE)
+    problem = admission.ended(route)
+    assert problem is not None
+    assert "OOMKilled: out of memory" in problem.message
+
+
+def test_a_deleted_service_ends_the_wait():
+    problem = admission.ended(None)
+    assert problem is not None
+    assert problem.status == 404

@@ -1,0 +1,79 @@
+"""What a request asks for, by method and path."""
+
+import pytest
+
+from hearth.proxy import paths
+from hearth.proxy.answers import Code, Problem
+from hearth.proxy.paths import Inference, Models, Passive
+
+
+@pytest.mark.parametrize("path", paths.INFERENCE)
+def test_inference_routes_take_only_post(path):
+    assert isinstance(paths.read("POST", path), Inference)
+    for method in ("GET", "HEAD", "PUT", "DELETE"):
+        with pytest.raises(Problem) as caught:
+            paths.read(method, path)
+        assert caught.value.headers()["Allow"] == "POST"
+
+
+def test_four_routes_stream():
+    streams = {path for path, asked in paths.INFERENCE.items() if asked.streams}
+    names = ("chat/completions", "completions", "responses", "messages")
+    assert streams == {f"/v1/{name}" for name in names}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "asked"),
+    [
+        ("GET", "/v1/models", Models()),
+        ("HEAD", "/v1/models", Models()),
+        ("GET", "/v1/models/", Models()),
+        ("GET", "/v1/models/chat", Models("chat")),
+        ("GET", "/v1/models/ai/chat", Models("ai/chat")),
+        ("GET", "/v1/models/ai%2Fchat", Models("ai/chat")),
+        ("GET", "/v1/responses/resp_1", Passive()),
+        ("DELETE", "/v1/responses/resp_1", Passive()),
+        ("POST", "/v1/responses/resp_1/cancel", Passive()),
+        ("POST", "/v1/load_lora_adapter", Passive()),
+    ],
+)
+def test_read(method, path, asked):
+    assert paths.read(method, path) == asked
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "code"),
+    [
+        ("POST", "/v1/models", Code.METHOD_NOT_ALLOWED),
+        ("PUT", "/v1/responses/resp_1", Code.METHOD_NOT_ALLOWED),
+        ("GET", "/", Code.UNKNOWN_URL),
+        ("GET", "/metrics", Code.UNKNOWN_URL),
+        ("GET", "/v1", Code.UNKNOWN_URL),
+        ("GET", "/v1/", Code.UNKNOWN_URL),
+        ("POST", "/v1/chat/completions/", Code.UNKNOWN_URL),
+        ("POST", "//v1/chat/completions", Code.UNKNOWN_URL),
+        ("GET", "/v1/../metrics", Code.UNKNOWN_URL),
+        ("GET", "/v1/x/..", Code.UNKNOWN_URL),
+        ("GET", "/v1/./x", Code.UNKNOWN_URL),
+        ("GET", "/v1/%2e%2e/metrics", Code.UNKNOWN_URL),
+        ("GET", "/v1/x\\y", Code.UNKNOWN_URL),
+    ],
+)
+def test_refused(method, path, code):
+    with pytest.raises(Problem) as caught:
+        paths.read(method, path)
+    assert caught.value.code is code
+
+
+@pytest.mark.parametrize(
+    "path", ["/chat/completions", "/v1/chat/completions/", "/v1/v1/chat/completions"]
+)
+def test_a_wrong_base_url_is_told_the_right_one(path):
+    with pytest.raises(Problem, match=r"Did you mean /v1/chat/completions\?"):
+        paths.read("POST", path)
+
+
+def test_a_long_path_is_not_repeated():
+    with pytest.raises(Problem) as caught:
+        paths.read("GET", "/" + "x" * 9000)
+    assert len(caught.value.message) < 500
