@@ -1,0 +1,80 @@
+"""The leader's label, over the in-memory cluster."""
+
+import pytest
+
+from hearth import names
+from hearth.cluster import kinds
+from hearth.cluster.interface import NotFound
+from hearth.cluster.local.cluster import LocalCluster
+from hearth.role import Role
+
+LEADER = {names.LEADER_LABEL: names.LEADER}
+
+
+@pytest.fixture
+async def cluster():
+    one = LocalCluster()
+    for name in ("hearth-a", "hearth-b"):
+        await one.create(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name, "namespace": "sys", "labels": {"app": "hearth"}},
+                "spec": {"containers": [{"name": "hearth", "image": "hearth"}]},
+            }
+        )
+    return one
+
+
+async def leaders(cluster):
+    found = await cluster.list(kinds.POD, namespace="sys", labels=LEADER)
+    assert all(pod["metadata"]["labels"]["app"] == "hearth" for pod in found.items)
+    return [pod["metadata"]["name"] for pod in found.items]
+
+
+def role(cluster, pod):
+    return Role(cluster, namespace="sys", pod=pod)
+
+
+async def test_only_one_pod_is_ever_addressed(cluster):
+    await role(cluster, "hearth-a").take()
+    assert await leaders(cluster) == ["hearth-a"]
+    await role(cluster, "hearth-b").take()
+    assert await leaders(cluster) == ["hearth-b"]
+    await role(cluster, "hearth-b").take()
+    assert await leaders(cluster) == ["hearth-b"]
+
+
+async def test_a_restarted_container_takes_its_own_label_off(cluster):
+    await role(cluster, "hearth-a").take()
+    await role(cluster, "hearth-b").take_off_own()
+    assert await leaders(cluster) == ["hearth-a"]
+    await role(cluster, "hearth-a").take_off_own()
+    assert await leaders(cluster) == []
+
+
+async def test_the_label_is_off_the_others_before_it_is_on_ours(cluster):
+    await role(cluster, "hearth-a").take()
+    seen = []
+    version = (await cluster.list(kinds.POD)).version
+    await role(cluster, "hearth-b").take()
+    async for change in cluster.watch(kinds.POD, since=version):
+        labels = change.manifest["metadata"]["labels"]
+        seen.append((change.manifest["metadata"]["name"], names.LEADER_LABEL in labels))
+        if len(seen) == 2:
+            break
+    assert seen == [("hearth-a", False), ("hearth-b", True)]
+
+
+async def test_a_pod_that_is_gone_cannot_lead_and_needs_no_clean_up(cluster):
+    gone = role(cluster, "hearth-c")
+    await gone.take_off_own()
+    with pytest.raises(NotFound):
+        await gone.take()
+    assert await leaders(cluster) == []
+
+
+async def test_outside_a_cluster_nothing_is_labelled(cluster):
+    await role(cluster, "").take_off_own()
+    await role(cluster, "").take()
+    assert await leaders(cluster) == []
