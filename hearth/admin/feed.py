@@ -95,6 +95,7 @@ class Feed:
         self._followers += 1
         if self._followers == 1:
             self._stops = [table.listen(self._mark) for table in self._tables]
+            self._mark()  # whatever changed while nobody listened
         try:
             yield
         finally:

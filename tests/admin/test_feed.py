@@ -89,6 +89,21 @@ async def test_silence_is_broken_by_pings():
         assert await event() == feed.PING
 
 
+async def test_what_changed_while_nobody_followed_is_told_to_the_next_one():
+    world = World(interval_s=60.0)
+    told = []
+
+    async def send(event):
+        told.append(event)
+        raise ConnectionResetError
+
+    for _ in range(2):
+        with pytest.raises(ConnectionResetError):
+            await world.feed.follow(send)
+        world.demand.admit(CHAT, limit=1)
+    assert told == [b"data: 0 0\n\n", b"data: 1 0\n\n"]
+
+
 async def test_followers_are_counted_while_they_follow():
     world = World()
     async with followed(world, times=2) as event:
