@@ -58,6 +58,12 @@ def sight(lease: Manifest, before: Sighting | None, *, now: float, default_s: in
     return Sighting(holder(lease), mark, now + duration_s)
 
 
+def sight_nothing(before: Sighting | None, *, now: float, default_s: int) -> Sighting:
+    """The Lease is gone: its last holder's time begins anew when that is first noticed."""
+    gone: Manifest = {"metadata": {}, "spec": {"holderIdentity": before.holder if before else ""}}
+    return sight(gone, before, now=now, default_s=default_s)
+
+
 def first(key: ServiceKey, identity: str, *, wall_s: float, duration_s: int) -> Manifest:
     """The Lease where there is none."""
     now = micro_time(wall_s)

@@ -17,6 +17,8 @@ from hearth.cluster.interface import Cluster
 
 _log = logging.getLogger(__name__)
 
+_LEAST_S = 0.01
+
 
 class Leadership(StrEnum):
     """Where this process stands."""
@@ -43,8 +45,8 @@ class Leader:
     """One candidate for the Lease `key`; `identity` is unique to this process.
 
     | seen | standby | leading, fenced |
-    | no Lease; last holder's time over or unknown | create it: leading | create it: leading |
-    | no Lease; last holder's time not over | wait | (we are the last holder) |
+    | no Lease, there never was one or it was ours | create it: leading | create it: leading |
+    | no Lease, another had it or may have | wait as if he had renewed it, then create it |
     | we are its holder | renew: leading | renew: leading |
     | no holder (given back) | take it: leading | take it: leading |
     | another; its time is over by our clock | take it: leading | lost |
@@ -189,7 +191,7 @@ class Leader:
     def _within_deadline(self, wanted_s: float) -> float:
         if self._state is not Leadership.LEADING:
             return wanted_s
-        return min(wanted_s, max(0.0, self._deadline() - self._clock()))
+        return min(wanted_s, max(_LEAST_S, self._deadline() - self._clock()))
 
     def _deadline(self) -> float:
         return self._renewed_at + self._timing.renew_s
@@ -228,9 +230,15 @@ class Leader:
         return self._other is not None and self._clock() < self._other.until
 
     async def _create(self) -> None:
-        # Somebody deleted it, and its holder has not noticed yet: leave it the time it has.
-        if self._other_holds():
-            return
+        # Somebody deleted it.  Whoever holds it may live and make it anew: leave him his time.
+        # We may not even know of him, when our own time is over.
+        forgotten = self._clock() >= self._renewed_at + self._timing.duration_s
+        if self._other is not None or (forgotten and self._touched):
+            self._other = election.sight_nothing(
+                self._other, now=self._clock(), default_s=self._timing.duration_s
+            )
+            if self._other_holds():
+                return
         self._touched = True
         sent_at = self._clock()
         lease = election.first(

@@ -1,0 +1,102 @@
+import time
+
+import pytest
+
+from hearth.api.meta import ServiceKey
+from hearth.cluster import election
+from hearth.cluster.election import Sighting, Timing
+
+KEY = ServiceKey("hearth-system", "hearth")
+FIRST = election.first(KEY, "me", wall_s=0.0, duration_s=15)
+
+
+def lease(holder="you", *, version="1", renewed="r", **spec):
+    return {
+        "metadata": {"name": "hearth", "resourceVersion": version},
+        "spec": {"holderIdentity": holder, "renewTime": renewed, **spec},
+    }
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "text"),
+    [
+        (0.0, "1970-01-01T00:00:00.000000Z"),
+        (1_700_000_000.25, "2023-11-14T22:13:20.250000Z"),
+        (1_700_000_000.000001, "2023-11-14T22:13:20.000001Z"),
+    ],
+)
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+def test_times_have_six_digits_and_are_utc_wherever_we_run(wall_s, text, zone, monkeypatch):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert election.micro_time(wall_s) == text
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_two_tries_and_a_margin_fit():
+    timing = Timing()
+    assert 2 * timing.try_s + 1.2 * timing.retry_s < timing.renew_s
+    assert timing.renew_s < timing.cut_s < timing.duration_s
+
+
+@pytest.mark.parametrize(
+    ("spec", "holder"),
+    [({}, ""), (None, ""), ({"holderIdentity": None}, ""), ({"holderIdentity": "me"}, "me")],
+)
+def test_holder(spec, holder):
+    assert election.holder({"spec": spec}) == holder
+
+
+@pytest.mark.parametrize(
+    ("seen", "before", "until"),
+    [
+        (lease(leaseDurationSeconds=30), None, 130.0),
+        (lease(), None, 115.0),
+        (lease(leaseDurationSeconds=30), Sighting("you", ("r", "1"), 104.0), 104.0),
+        (lease(version="2", leaseDurationSeconds=30), Sighting("you", ("r", "1"), 104.0), 130.0),
+        (lease(renewed="s", leaseDurationSeconds=30), Sighting("you", ("r", "1"), 104.0), 130.0),
+    ],
+)
+def test_anothers_time_runs_from_when_we_first_saw_it(seen, before, until):
+    found = election.sight(seen, before, now=100.0, default_s=15)
+    assert (found.holder, found.until) == ("you", until)
+
+
+def test_the_time_of_a_holder_whose_lease_is_gone_begins_when_that_is_seen():
+    before = Sighting("you", ("r", "1"), 50.0)
+    gone = election.sight_nothing(before, now=100.0, default_s=15)
+    assert (gone.holder, gone.until) == ("you", 115.0)
+    assert election.sight_nothing(gone, now=110.0, default_s=15) == gone
+    back = election.sight(lease(), gone, now=112.0, default_s=15)
+    assert back.until == 127.0
+
+
+def test_a_takeover_counts():
+    taken = election.claimed(
+        lease(leaseTransitions=4, strategy="kept"), "me", wall_s=1.0, duration_s=15
+    )
+    assert taken["metadata"]["resourceVersion"] == "1"
+    assert taken["spec"] == {
+        "holderIdentity": "me",
+        "leaseDurationSeconds": 15,
+        "acquireTime": "1970-01-01T00:00:01.000000Z",
+        "renewTime": "1970-01-01T00:00:01.000000Z",
+        "leaseTransitions": 5,
+        "strategy": "kept",
+    }
+
+
+def test_a_renewal_does_not():
+    renewed = election.claimed(FIRST, "me", wall_s=1.0, duration_s=15)
+    assert renewed["spec"]["acquireTime"] == "1970-01-01T00:00:00.000000Z"
+    assert renewed["spec"]["renewTime"] == "1970-01-01T00:00:01.000000Z"
+    assert renewed["spec"]["leaseTransitions"] == 0
+
+
+def test_given_back_it_is_free_at_once():
+    spec = election.given_back(FIRST, wall_s=2.0)["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
+    assert spec["leaseTransitions"] == 0
