@@ -80,6 +80,11 @@ class Gateway:
         """Requests of this service held."""
         return self._activation.waiting(key)
 
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of all request bodies in memory."""
+        return self._server.budget.used_bytes if self._server else 0
+
     async def serve(
         self,
         host: str = "127.0.0.1",

@@ -47,7 +47,7 @@ class Answer:
     def __init__(self, response: aiohttp.ClientResponse) -> None:
         self._response = response
         connection = response.connection
-        self._protocol = connection.protocol if connection else None
+        self._protocol = connection.protocol if connection is not None else None
         self.status = response.status
         self.reason = response.reason or ""
         self.fields: Mapping[str, str] = response.headers
@@ -68,8 +68,8 @@ class Answer:
 
     def _reset(self) -> bool:
         # A body without length or chunks ends with the connection: a reset is not that end.
-        error = self._protocol.exception() if self._protocol else None
-        return isinstance(error, aiohttp.ClientOSError)
+        error = self._protocol.exception() if self._protocol is not None else None
+        return isinstance(error, OSError)
 
 
 class Upstream:

@@ -1,5 +1,6 @@
 """A gateway on a loopback port between the two tables, and clients to talk to it."""
 
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import aiohttp
 import anyio
 import anyio.abc
+import yarl
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
@@ -116,12 +118,13 @@ class Stage:
         """A POST as a context manager, in aiohttp's way."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         fields = {"Host": host, "Content-Type": "application/json", **(headers or {})}
-        return self.session.post(self.url + path, data=data, headers=fields, **options)
+        # BytesIO: aiohttp warns of large bytes.
+        url = yarl.URL(self.url + path, encoded=True)
+        return self.session.post(url, data=io.BytesIO(data), headers=fields, **options)
 
     def get(self, path: str, *, host: str = HOST, headers=None, method: str = "GET"):
-        return self.session.request(
-            method, self.url + path, headers={"Host": host, **(headers or {})}
-        )
+        url = yarl.URL(self.url + path, encoded=True)
+        return self.session.request(method, url, headers={"Host": host, **(headers or {})})
 
     async def ask(self, body=BODY, **options):
         """POST and read: status, headers, text."""
