@@ -100,7 +100,7 @@ async def test_what_changed_while_nobody_followed_is_told_to_the_next_one():
     for _ in range(2):
         with pytest.raises(ConnectionResetError):
             await world.feed.follow(send)
-        world.demand.admit(CHAT, limit=1)
+        world.demand.admit(CHAT, limit=9)
     assert told == [b"data: 0 0\n\n", b"data: 1 0\n\n"]
 
 
