@@ -10,7 +10,7 @@ import anyio
 from hearth import loop
 from hearth.api import manifests
 from hearth.app import App, CannotStart
-from hearth.cluster.local.autoscaler import Pace
+from hearth.cluster.autoscaler.engine import Pace
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.config import KubeletConfig
 from hearth.cluster.local.files import Files, PathMissing

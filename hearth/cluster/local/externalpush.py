@@ -2,8 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from google.protobuf.message import DecodeError
 from grpclib.client import Channel, UnaryStreamMethod
@@ -11,50 +10,13 @@ from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
 from hearth.api.meta import ServiceKey
+from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, SourceError
 from hearth.cluster.local.scalespec import ScaleTrigger
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
 
 CALL_TIMEOUT_S = 3.0
 """The metrics adapter's own limit."""
-
-
-class SourceError(Exception):
-    """The scaler did not answer as it should; the message says which call and why."""
-
-
-class NotOffered(SourceError):
-    """This scaler does not have that method, and never will."""
-
-
-@dataclass(frozen=True, slots=True)
-class MetricSpec:
-    """A metric's name and one replica's share of it."""
-
-    name: str
-    target: float
-
-
-class Source(Protocol):
-    """Where one trigger's demand is read.  Every method raises SourceError."""
-
-    async def specs(self) -> Sequence[MetricSpec]:
-        """Never empty."""
-        ...
-
-    async def value(self, metric: str) -> float:
-        """The sum of the metric's values."""
-        ...
-
-    async def active(self) -> bool: ...
-
-    async def listen(self, pushed: Callable[[], Awaitable[None]]) -> None:
-        """Call `pushed` for each activation; returns when the stream ended well."""
-        ...
-
-    async def listen_specs(self, told: Callable[[Sequence[MetricSpec]], None]) -> None:
-        """Call `told` with the specs now and at each change.  Raises NotOffered."""
-        ...
 
 
 class Channels:

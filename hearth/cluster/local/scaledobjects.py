@@ -9,13 +9,14 @@ from anyio.abc import TaskGroup
 
 from hearth.api.meta import Manifest, ServiceKey, key_of
 from hearth.cluster import kinds
+from hearth.cluster.autoscaler.engine import Autoscaler, Memory, Pace
+from hearth.cluster.autoscaler.outcome import ScaleStatus
+from hearth.cluster.autoscaler.target import LiveDeployment
 from hearth.cluster.informer import Informer
 from hearth.cluster.interface import Cluster, ClusterError
 from hearth.cluster.local import scalespec, scalestatus
-from hearth.cluster.local.autoscaler import Autoscaler, Memory, Pace
 from hearth.cluster.local.externalpush import Channels
 from hearth.cluster.local.scalespec import ScaleSpec
-from hearth.cluster.local.scalestatus import ScaleStatus
 
 log = logging.getLogger(__name__)
 
@@ -130,7 +131,7 @@ class ScaledObjects:
             await self._publish(slot, scalestatus.render(wanted, status))
 
         slot.autoscaler = Autoscaler(
-            self._cluster,
+            LiveDeployment(self._cluster, wanted.target),
             wanted,
             [self._channels.open(wanted.key, trigger) for trigger in wanted.triggers],
             memory=slot.memory,

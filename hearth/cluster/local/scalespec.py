@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hearth.api.meta import Manifest, ServiceKey, key_of
-from hearth.cluster.local.autoscaling import DOWN, UP, Hpa, Policy, Rules, Window
+from hearth.cluster.autoscaler.arithmetic import DOWN, UP, Hpa, Policy, Rules, Window
+from hearth.cluster.autoscaler.terms import Terms
 
 _ANNOTATION = "autoscaling.keda.sh"
 
@@ -24,23 +25,13 @@ class ScaleTrigger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleSpec:
-    """All that is acted on.  Two that are equal need no restart."""
+class ScaleSpec(Terms):
+    """All that is acted on."""
 
-    key: ServiceKey
     uid: str
     target: ServiceKey
-    window: Window
-    polling_s: float
-    hpa: Hpa
     hpa_name: str
     triggers: tuple[ScaleTrigger, ...]
-    paused: bool = False
-    paused_replicas: int | None = None
-    hold_up: bool = False
-    hold_down: bool = False
-    forced: bool = False
-    """Active whatever the triggers say."""
 
 
 def read(manifest: Manifest) -> ScaleSpec:

@@ -1,34 +1,10 @@
 """What a ScaledObject's status says, in KEDA's words."""
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from hearth.cluster.local.autoscaling import Step
+from hearth.cluster.autoscaler.arithmetic import Step
+from hearth.cluster.autoscaler.outcome import ScaleStatus
 from hearth.cluster.local.scalespec import ScaleSpec, rfc3339
-
-
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """Whether the object is in order and its triggers answer."""
-
-    status: Literal["True", "False", "Unknown"]
-    reason: str
-    message: str
-
-
-READY = Ready("True", "ScaledObjectReady", "the target and all triggers answer")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleStatus:
-    """What is known of one ScaledObject so far."""
-
-    ready: Ready | None = None
-    step: Step | None = None
-    metric_names: tuple[str, ...] = ()
-    """As the HPA knows them: the proof that the triggers were found."""
-    last_active_unix_s: float | None = None
-
 
 _STEPS = {
     None: ("Unknown", "ScalerNotAsked", "nothing was decided yet"),
@@ -36,15 +12,6 @@ _STEPS = {
     Step.INACTIVE: ("False", Step.INACTIVE, "no trigger is active"),
     Step.COOLDOWN: ("False", Step.COOLDOWN, "no trigger is active; waiting for the cooldown"),
 }
-
-
-def ready(*, active: bool, failure: str) -> Ready:
-    """A trigger's failure is partial while another one is active."""
-    if not failure:
-        return READY
-    if active:
-        return Ready("Unknown", "PartialTriggerError", failure)
-    return Ready("False", "TriggerError", failure)
 
 
 def render(spec: ScaleSpec, status: ScaleStatus) -> dict[str, Any]:

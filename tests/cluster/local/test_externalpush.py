@@ -12,13 +12,8 @@ from grpclib.server import Server
 
 from hearth import trigger
 from hearth.api.meta import ServiceKey
-from hearth.cluster.local.externalpush import (
-    Channels,
-    ExternalPush,
-    MetricSpec,
-    NotOffered,
-    SourceError,
-)
+from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, SourceError
+from hearth.cluster.local.externalpush import Channels, ExternalPush
 from hearth.cluster.local.scalespec import ScaleTrigger
 from hearth.demand import DemandTable
 from hearth.externalscaler import externalscaler_grpc

@@ -11,8 +11,8 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
+from hearth.cluster.autoscaler.engine import Pace
 from hearth.cluster.interface import Unavailable
-from hearth.cluster.local.autoscaler import Pace
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.scaledobjects import ScaledObjects
 from hearth.demand import DemandTable

@@ -3,8 +3,8 @@
 import pytest
 
 from hearth.api.meta import ServiceKey
+from hearth.cluster.autoscaler.arithmetic import DOWN, UP, Hpa, Policy, Rules, Window
 from hearth.cluster.local import scalespec
-from hearth.cluster.local.autoscaling import DOWN, UP, Hpa, Policy, Rules, Window
 from hearth.cluster.local.scalespec import BadScaledObject, ScaleSpec, ScaleTrigger
 
 TRIGGER = {"type": "external-push", "metadata": {"scalerAddress": "h:1", "targetValue": "4"}}

@@ -2,9 +2,9 @@
 
 import pytest
 
+from hearth.cluster.autoscaler.arithmetic import Step
+from hearth.cluster.autoscaler.outcome import READY, ScaleStatus
 from hearth.cluster.local import scalespec, scalestatus
-from hearth.cluster.local.autoscaling import Step
-from hearth.cluster.local.scalestatus import READY, Ready, ScaleStatus
 from tests.cluster.local.test_scalespec import manifest
 
 SPEC = scalespec.read(manifest())
@@ -13,19 +13,6 @@ SPEC = scalespec.read(manifest())
 def conditions(status, spec=SPEC) -> dict[str, tuple[str, str]]:
     said = scalestatus.render(spec, status)["conditions"]
     return {one["type"]: (one["status"], one["reason"]) for one in said}
-
-
-@pytest.mark.parametrize(
-    ("active", "failure", "expected"),
-    [
-        (True, "", READY),
-        (False, "", READY),
-        (True, "why", Ready("Unknown", "PartialTriggerError", "why")),
-        (False, "why", Ready("False", "TriggerError", "why")),
-    ],
-)
-def test_ready(active, failure, expected):
-    assert scalestatus.ready(active=active, failure=failure) == expected
 
 
 def test_nothing_known_yet():

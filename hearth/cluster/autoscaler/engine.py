@@ -1,4 +1,4 @@
-"""One ScaledObject at work: KEDA's loops and the HPA's, over whatever tells the demand."""
+"""One service's autoscaler: KEDA's loops and the HPA's, over whatever tells the demand."""
 
 import logging
 import time
@@ -7,14 +7,13 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
-from hearth.api.meta import Manifest, ServiceKey
-from hearth.cluster import kinds
-from hearth.cluster.interface import Cluster, ClusterError, NotFound
-from hearth.cluster.local import autoscaling, scalestatus
-from hearth.cluster.local.autoscaling import History, Metric, Seen
-from hearth.cluster.local.externalpush import MetricSpec, NotOffered, Source, SourceError
-from hearth.cluster.local.scalespec import ScaleSpec
-from hearth.cluster.local.scalestatus import Ready, ScaleStatus
+from hearth.cluster.autoscaler import arithmetic, outcome
+from hearth.cluster.autoscaler.arithmetic import History, Metric, Seen
+from hearth.cluster.autoscaler.outcome import Ready, ScaleStatus
+from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, Source, SourceError
+from hearth.cluster.autoscaler.target import Target
+from hearth.cluster.autoscaler.terms import Terms
+from hearth.cluster.interface import ClusterError, NotFound
 
 log = logging.getLogger(__name__)
 
@@ -24,7 +23,7 @@ Sleep = Callable[[float], Awaitable[object]]
 
 @dataclass(slots=True)
 class Memory:
-    """What outlives a change of the spec.  Moments are on `Pace.clock`."""
+    """What outlives a change of the terms.  Moments are on `Pace.clock`."""
 
     created_s: float
     last_active_s: float | None = None
@@ -43,23 +42,23 @@ class Pace:
 
 
 class Autoscaler:
-    """Sets the replicas of one ScaledObject's target through `Cluster.scale` alone.
+    """Sets the replicas of one target.
 
     `sources`: one for each trigger.  `publish` takes the status whenever it may have changed.
     """
 
     def __init__(
         self,
-        cluster: Cluster,
-        spec: ScaleSpec,
+        target: Target,
+        terms: Terms,
         sources: Sequence[Source],
         *,
         memory: Memory,
         pace: Pace,
         publish: Publish,
     ) -> None:
-        self._cluster = cluster
-        self._spec = spec
+        self._target = target
+        self._terms = terms
         self._sources = sources
         self._memory = memory
         self._pace = pace
@@ -73,7 +72,7 @@ class Autoscaler:
 
     async def run(self) -> None:
         """Until cancelled."""
-        if self._spec.paused:
+        if self._terms.paused:
             return await self._pause()
         await self._discover()
         async with anyio.create_task_group() as group:
@@ -84,10 +83,10 @@ class Autoscaler:
             group.start_soon(self._scale_between)
 
     async def _pause(self) -> None:
-        wanted = self._spec.paused_replicas
+        wanted = self._terms.paused_replicas
         if wanted is not None:
             try:
-                await self._cluster.scale(self._spec.target, replicas=wanted)
+                await self._target.scale(wanted)
             except ClusterError as error:
                 log.warning("paused replicas not set", extra=self._said(reason=str(error)))
         await self._say(self._status)
@@ -97,14 +96,14 @@ class Autoscaler:
         pause_s = None
         while True:
             try:
-                await self._target()
+                await self._target.size()
                 for index, source in enumerate(self._sources):
                     self._specs[index] = await source.specs()
             except (ClusterError, SourceError) as error:
                 self.target_missing = isinstance(error, NotFound)
                 failed = Ready("False", "ScaledObjectCheckFailed", str(error))
                 await self._say(replace(self._status, ready=failed))
-                pause_s = autoscaling.reconnect_s(pause_s)
+                pause_s = arithmetic.reconnect_s(pause_s)
                 await self._pace.sleep(pause_s)
             else:
                 self.target_missing = False
@@ -113,7 +112,7 @@ class Autoscaler:
                     for index, specs in enumerate(self._specs)
                     for spec in specs
                 )
-                found = replace(self._status, ready=scalestatus.READY, metric_names=names)
+                found = replace(self._status, ready=outcome.READY, metric_names=names)
                 return await self._say(found)
 
     async def _again(self, listen: Callable[[], Awaitable[None]]) -> None:
@@ -127,7 +126,7 @@ class Autoscaler:
                 return
             except SourceError as error:
                 log.info("stream ended", extra=self._said(reason=str(error)))
-            pause_s = autoscaling.reconnect_s(pause_s)
+            pause_s = arithmetic.reconnect_s(pause_s)
             await self._pace.sleep(pause_s)
 
     async def _stream_specs(self, index: int, source: Source) -> None:
@@ -143,11 +142,11 @@ class Autoscaler:
             async with self._deciding:
                 await self._round()
             took_s = self._pace.clock() - started
-            await self._pace.sleep(max(0.0, self._spec.polling_s - took_s))
+            await self._pace.sleep(max(0.0, self._terms.polling_s - took_s))
 
     async def _round(self) -> None:
         """Ask all triggers, then decide."""
-        active, failure = self._spec.forced, ""
+        active, failure = self._terms.forced, ""
         for index, source in enumerate(self._sources):
             try:
                 active = await self._ask(index, source) or active
@@ -177,9 +176,9 @@ class Autoscaler:
         """Decide between zero and some, and carry it out.  `_deciding` is held."""
         now = self._pace.clock()
         try:
-            replicas = (await self._target()).get("spec", {}).get("replicas", 1)
-            decision = autoscaling.decide(
-                self._spec.window, self._seen(active, bool(failure), replicas), now=now
+            replicas = (await self._target.size()).replicas
+            decision = arithmetic.decide(
+                self._terms.window, self._seen(active, bool(failure), replicas), now=now
             )
             if decision.replicas is not None:
                 await self._scale(replicas, decision.replicas, reason=decision.step)
@@ -189,7 +188,7 @@ class Autoscaler:
         if decision.touch:
             self._memory.last_active_s = now
             self._memory.last_active_unix_s = self._pace.wall()
-        ready = scalestatus.ready(active=active, failure=failure)
+        ready = outcome.ready(active=active, failure=failure)
         await self._say(replace(self._status, ready=ready, step=decision.step))
 
     def _seen(self, active: bool, error: bool, replicas: int) -> Seen:
@@ -199,8 +198,8 @@ class Autoscaler:
             replicas=replicas,
             created_s=self._memory.created_s,
             last_active_s=self._memory.last_active_s,
-            hold_up=self._spec.hold_up,
-            hold_down=self._spec.hold_down,
+            hold_up=self._terms.hold_up,
+            hold_down=self._terms.hold_down,
         )
 
     async def _scale_between(self) -> None:
@@ -213,22 +212,21 @@ class Autoscaler:
             await self._pace.sleep(self._pace.hpa_sync_s)
 
     async def _sync(self) -> None:
-        if (await self._target()).get("spec", {}).get("replicas", 1) == 0:
+        if (await self._target.size()).replicas == 0:
             return
         metrics = await self._metrics()
         # KEDA's step to zero may have come since: a sync that is late must not undo it.
         async with self._deciding:
-            target = await self._target()
-            replicas = target.get("spec", {}).get("replicas", 1)
-            wanted, self._memory.history = autoscaling.recommend(
-                self._spec.hpa,
+            size = await self._target.size()
+            wanted, self._memory.history = arithmetic.recommend(
+                self._terms.hpa,
                 self._memory.history,
-                replicas=replicas,
-                pods=target.get("status", {}).get("replicas", 0),
+                replicas=size.replicas,
+                pods=size.pods,
                 metrics=metrics,
                 now=self._pace.clock(),
             )
-            await self._scale(replicas, wanted, reason="HorizontalPodAutoscaler")
+            await self._scale(size.replicas, wanted, reason="HorizontalPodAutoscaler")
 
     async def _metrics(self) -> list[Metric]:
         metrics = []
@@ -241,17 +239,10 @@ class Autoscaler:
                 metrics.append(Metric(None, 1.0))
         return metrics
 
-    async def _target(self) -> Manifest:
-        key: ServiceKey = self._spec.target
-        try:
-            return await self._cluster.get(kinds.DEPLOYMENT, *key)
-        except NotFound as error:
-            raise NotFound(f"the target Deployment {key} does not exist") from error
-
     async def _scale(self, before: int, after: int, *, reason: str) -> None:
         if before == after:
             return
-        await self._cluster.scale(self._spec.target, replicas=after)
+        await self._target.scale(after)
         log.info("scaled", extra=self._said(reason=str(reason), before=before, replicas=after))
 
     async def _say(self, status: ScaleStatus) -> None:
@@ -260,4 +251,4 @@ class Autoscaler:
         await self._publish(replace(status, last_active_unix_s=last))
 
     def _said(self, **keys: object) -> dict[str, object]:
-        return {"service": str(self._spec.key), **keys}
+        return {"service": str(self._terms.key), **keys}

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hearth.cluster.local import autoscaling
-from hearth.cluster.local.autoscaling import (
+from hearth.cluster.autoscaler import arithmetic
+from hearth.cluster.autoscaler.arithmetic import (
     DOWN,
     UP,
     Decision,
@@ -71,13 +71,13 @@ def seen(active, error, replicas, ago, **rest) -> Seen:
     ],
 )
 def test_decide(window, what, expected):
-    assert autoscaling.decide(window, what, now=NOW) == expected
+    assert arithmetic.decide(window, what, now=NOW) == expected
 
 
 def test_reconnect_pauses():
-    pauses = [autoscaling.reconnect_s(None)]
+    pauses = [arithmetic.reconnect_s(None)]
     for _ in range(6):
-        pauses.append(autoscaling.reconnect_s(pauses[-1]))
+        pauses.append(arithmetic.reconnect_s(pauses[-1]))
     assert pauses == [2, 4, 8, 16, 32, 60, 60]
 
 
@@ -88,7 +88,7 @@ def hpa(*, min_replicas=1, max_replicas=100, up=UP, down=DOWN) -> Hpa:
 def after(spec, replicas, *metrics, pods=None, history=None, now=NOW) -> int:
     pods = replicas if pods is None else pods
     history = history or History()
-    return autoscaling.recommend(
+    return arithmetic.recommend(
         spec, history, replicas=replicas, pods=pods, metrics=metrics, now=now
     )[0]
 
@@ -158,7 +158,7 @@ def walk(spec, replicas, values, *, step_s=15.0) -> list[int]:
     """The replicas after each sync."""
     history, path = History(), []
     for number, value in enumerate(values):
-        replicas, history = autoscaling.recommend(
+        replicas, history = arithmetic.recommend(
             spec,
             history,
             replicas=replicas,
@@ -233,7 +233,7 @@ def test_scale_up_selection(select, path):
 def test_what_is_remembered_is_bounded():
     history, replicas = History(), 1
     for sync in range(200):
-        replicas, history = autoscaling.recommend(
+        replicas, history = arithmetic.recommend(
             hpa(),
             history,
             replicas=replicas,

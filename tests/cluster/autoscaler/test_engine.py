@@ -1,4 +1,4 @@
-"""One ScaledObject's loops, over a source that is set by hand."""
+"""One autoscaler's loops, over a source that is set by hand."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -9,11 +9,12 @@ import anyio.lowlevel
 import pytest
 
 from hearth.cluster import kinds
+from hearth.cluster.autoscaler.engine import Autoscaler, Memory, Pace
+from hearth.cluster.autoscaler.outcome import ScaleStatus
+from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, SourceError
+from hearth.cluster.autoscaler.target import LiveDeployment
 from hearth.cluster.local import scalespec
-from hearth.cluster.local.autoscaler import Autoscaler, Memory, Pace
 from hearth.cluster.local.cluster import LocalCluster
-from hearth.cluster.local.externalpush import MetricSpec, NotOffered, SourceError
-from hearth.cluster.local.scalestatus import ScaleStatus
 from tests.cluster.local.scaling import KEY, deployment, pods, replicas, scaled_object
 from tests.virtualtime import VirtualTime
 
@@ -94,7 +95,7 @@ async def at_work(
         told.append(status)
 
     autoscaler = Autoscaler(
-        cluster,
+        LiveDeployment(cluster, KEY),
         scalespec.read(scaled_object("x:1", **rest)),
         [dial],
         memory=memory,
