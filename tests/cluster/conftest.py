@@ -46,7 +46,7 @@ async def _kube(server: envtest.ApiServer) -> AsyncIterator[World]:
     await server.create_namespace(namespace)
     connected = kube.connect(kubeconfig=server.kubeconfig(), managed_fields=kinds.ALL)
     async with await connected as cluster:
-        yield World(cluster, namespace, server.compact, collects_garbage=False)
+        yield World(cluster, namespace, server.compact, server.collects_garbage)
 
 
 @pytest.fixture(scope="session")

@@ -31,6 +31,8 @@ class ApiServer:
     etcd_url: str
     ca_file: Path
     folder: Path
+    collects_garbage: bool
+    """Whether kube-controller-manager is installed too."""
 
     def kubeconfig(self, token: str = ADMIN) -> str:
         """The path of a kubeconfig for the bearer of `token`."""
@@ -86,6 +88,7 @@ def serve(folder: Path) -> Iterator[ApiServer]:
         etcd_url=etcd_url,
         ca_file=folder / "certificates" / "apiserver.crt",
         folder=folder,
+        collects_garbage=(Path(assets) / "kube-controller-manager").exists(),
     )
     etcd = [
         f"{assets}/etcd", "--data-dir", folder / "etcd", "--unsafe-no-fsync",
@@ -103,12 +106,21 @@ def serve(folder: Path) -> Iterator[ApiServer]:
         "--service-account-key-file", key, "--service-account-signing-key-file", key,
         "--watch-cache-sizes", "configmaps#0",
     ]  # fmt: skip
+    collector = [
+        f"{assets}/kube-controller-manager", "--kubeconfig", server.kubeconfig(),
+        "--controllers", "garbage-collector-controller", "--leader-elect=false",
+        "--secure-port", "0",
+    ]  # fmt: skip
     with (
         _running(etcd, folder / "etcd.log"),
         _running(apiserver, folder / "apiserver.log") as process,
     ):
         _wait_ready(server, process)
-        yield server
+        if not server.collects_garbage:
+            yield server
+            return
+        with _running(collector, folder / "collector.log"):
+            yield server
 
 
 def _wait_ready(server: ApiServer, process: subprocess.Popen[bytes]) -> None:
