@@ -1,6 +1,6 @@
 """The five ExternalScaler methods, answered from the two tables without awaiting anything."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,12 +12,10 @@ from grpclib.server import Stream
 
 from hearth import trigger
 from hearth.api.meta import ServiceKey
-from hearth.demand import DemandTable
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
 from hearth.keda import push
-from hearth.keda.gate import Gate
-from hearth.routes import RouteTable
+from hearth.keda.answers import Answers, Unknown
 
 MAX_NAME = 253
 """Longest name Kubernetes gives to anything."""
@@ -33,44 +31,27 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
     | unknown service, or another uid than ours   | from metadata    | NOT_FOUND         |
     | known service, idle                         | from metadata    | false, 0          |
     | known service, wanted                       | from metadata    | true, its demand  |
-
-    After a hand-over (`take_over`) a service that has endpoints may be serving streams that only
-    the old process counts.  Until those must have ended:
-
-    | demand here                         | activity | metrics     |
-    | ----------------------------------- | -------- | ----------- |
-    | at most what its endpoints are for  | true     | UNAVAILABLE |
-    | more                                | true     | its demand  |
+    | known, may be served by the one before us   | from metadata    | true, UNAVAILABLE |
 
     A ScaledObject that bears the uid of a deleted service is about to be collected; answering 0
     to it would let KEDA stop the pods of the new service of that name, hence NOT_FOUND.
     """
 
     def __init__(
-        self,
-        demand: DemandTable,
-        routes: RouteTable,
-        *,
-        gate: Gate,
-        pushes: push.Pushes,
-        observer: push.ScalerObserver,
-        clock: Callable[[], float],
+        self, answers: Answers, *, pushes: push.Pushes, observer: push.ScalerObserver
     ) -> None:
-        self._demand = demand
-        self._routes = routes
-        self._gate = gate
+        self._answers = answers
         self._pushes = pushes
         self._observer = observer
-        self._clock = clock
-        self._taken_over_until = float("-inf")
         self._streams = 0
         self._ending = anyio.Event()
         self._ended = anyio.Event()
 
     async def IsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
         with self._counted("IsActive"):
-            key, _ = self._known(await _request(stream))
-            active = self._demand.active(key) or self._inherited(key) > 0
+            key, wanted = _read(await _request(stream))
+            with _translated(key):
+                active = self._answers.active(key, uid=wanted.uid)
             await stream.send_message(pb.IsActiveResponse(result=active))
 
     async def StreamIsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
@@ -79,10 +60,8 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
 
         with self._counted("StreamIsActive"), self._streaming():
             key, wanted = _read(await _request(stream))
-            try:
+            with _translated(key):
                 await self._pushes.stream(key, uid=wanted.uid, send=send)
-            except push.ServiceGone:
-                raise _not_found(key) from None
 
     async def GetMetricSpec(
         self, stream: Stream[pb.ScaledObjectRef, pb.GetMetricSpecResponse]
@@ -108,19 +87,13 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
                     f"there is no metric {request.metricName[:MAX_NAME]!r}; "
                     f"ask for {trigger.METRIC!r}",
                 )
-            key, wanted = self._known(request.scaledObjectRef)
-            demand = self._demand.demand(key)
-            inherited = self._inherited(key)
-            if inherited and demand <= inherited * wanted.target:
-                raise GRPCError(Status.UNAVAILABLE, "the process before this one still drains")
+            key, wanted = _read(request.scaledObjectRef)
+            with _translated(key):
+                demand = self._answers.metric(key, uid=wanted.uid, target=wanted.target)
             value = pb.MetricValue(
                 metricName=trigger.METRIC, metricValue=demand, metricValueFloat=float(demand)
             )
             await stream.send_message(pb.GetMetricsResponse(metricValues=[value]))
-
-    def take_over(self, *, drain_s: float) -> None:
-        """Another process served until now and may finish streams for `drain_s` from now."""
-        self._taken_over_until = self._clock() + drain_s
 
     async def end_streams(self) -> None:
         """End every stream with OK; returns when each has said so to its peer's socket."""
@@ -151,17 +124,15 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
             if not self._streams and self._ending.is_set():
                 self._ended.set()
 
-    def _inherited(self, key: ServiceKey) -> int:
-        """Endpoints that may serve streams of the process before this one."""
-        return len(self._routes.endpoints(key)) if self._clock() < self._taken_over_until else 0
 
-    def _known(self, reference: pb.ScaledObjectRef) -> tuple[ServiceKey, trigger.Trigger]:
-        key, wanted = _read(reference)
-        if self._gate.closed is not None:
-            raise GRPCError(Status.UNAVAILABLE, self._gate.closed)
-        if not push.exists(self._routes, key, wanted.uid):
-            raise _not_found(key)
-        return key, wanted
+@contextmanager
+def _translated(key: ServiceKey) -> Iterator[None]:
+    try:
+        yield
+    except Unknown as error:
+        raise GRPCError(Status.UNAVAILABLE, str(error)) from error
+    except push.ServiceGone:
+        raise _not_found(key) from None
 
 
 async def _request(stream: Stream[Any, Any]) -> Any:

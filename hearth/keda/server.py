@@ -16,6 +16,7 @@ from h2.events import DataReceived
 from h2.settings import SettingCodes
 
 from hearth.demand import DemandTable
+from hearth.keda.answers import Answers
 from hearth.keda.gate import Gate
 from hearth.keda.push import Pushes, ScalerObserver, Sleep, Unobserved
 from hearth.keda.scaler import Scaler
@@ -67,9 +68,8 @@ class ScalerServer:
         observer = observer or Unobserved()
         self.gate = Gate()
         self.pushes = Pushes(demand, routes, self.gate, observer=observer, clock=clock, sleep=sleep)
-        self._scaler = Scaler(
-            demand, routes, gate=self.gate, pushes=self.pushes, observer=observer, clock=clock
-        )
+        self.answers = Answers(demand, routes, gate=self.gate, clock=clock)
+        self._scaler = Scaler(self.answers, pushes=self.pushes, observer=observer)
         self._stop_grace_s = stop_grace_s
         self._server: _Server | None = None
 
@@ -89,7 +89,7 @@ class ScalerServer:
     def take_over(self, *, drain_s: float) -> None:
         """Another process served until now and may finish streams for `drain_s` from now: what
         has endpoints stays active for so long, and no metric of it asks for less."""
-        self._scaler.take_over(drain_s=drain_s)
+        self.answers.take_over(drain_s=drain_s)
 
     async def stop(self) -> None:
         """End all streams with OK, then close; what does not read by then is cut off."""

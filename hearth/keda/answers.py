@@ -1,0 +1,75 @@
+"""What may be said of a service's demand now, to KEDA or to whoever does its part."""
+
+from collections.abc import Callable
+
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.keda import push
+from hearth.keda.gate import Gate
+from hearth.routes import RouteTable
+
+
+class Unknown(Exception):
+    """What the tables say cannot be trusted now; the message says why."""
+
+
+class Answers:
+    """The two tables, read with care.
+
+    | service                                   | activity    | metric      |
+    | ----------------------------------------- | ----------- | ----------- |
+    | any, while the gate is closed             | Unknown     | Unknown     |
+    | there is none, or another uid than asked  | ServiceGone | ServiceGone |
+    | idle                                      | false       | 0           |
+    | wanted                                    | true        | its demand  |
+
+    After a hand-over (`take_over`) a service that has endpoints may be serving streams that only
+    the old process counts.  Until those must have ended:
+
+    | demand here                         | activity | metric     |
+    | ----------------------------------- | -------- | ---------- |
+    | at most what its endpoints are for  | true     | Unknown    |
+    | more                                | true     | its demand |
+    """
+
+    def __init__(
+        self,
+        demand: DemandTable,
+        routes: RouteTable,
+        *,
+        gate: Gate,
+        clock: Callable[[], float],
+    ) -> None:
+        self._demand = demand
+        self._routes = routes
+        self._gate = gate
+        self._clock = clock
+        self._taken_over_until = float("-inf")
+
+    def active(self, key: ServiceKey, *, uid: str) -> bool:
+        """Whether it is wanted, or was lately.  Raises Unknown, push.ServiceGone."""
+        self._check(key, uid)
+        return self._demand.active(key) or self._inherited(key) > 0
+
+    def metric(self, key: ServiceKey, *, uid: str, target: int) -> int:
+        """What it is scaled on; `target` is one replica's share.  Raises like `active`."""
+        self._check(key, uid)
+        demand = self._demand.demand(key)
+        inherited = self._inherited(key)
+        if inherited and demand <= inherited * target:
+            raise Unknown("the process before this one still drains")
+        return demand
+
+    def take_over(self, *, drain_s: float) -> None:
+        """Another process served until now and may finish streams for `drain_s` from now."""
+        self._taken_over_until = self._clock() + drain_s
+
+    def _check(self, key: ServiceKey, uid: str) -> None:
+        if self._gate.closed is not None:
+            raise Unknown(self._gate.closed)
+        if not push.exists(self._routes, key, uid):
+            raise push.ServiceGone(key)
+
+    def _inherited(self, key: ServiceKey) -> int:
+        """Endpoints that may serve streams of the process before this one."""
+        return len(self._routes.endpoints(key)) if self._clock() < self._taken_over_until else 0

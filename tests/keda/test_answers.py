@@ -1,0 +1,60 @@
+"""What may be said of a service, as a table."""
+
+import pytest
+
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.keda.answers import Answers, Unknown
+from hearth.keda.gate import Gate
+from hearth.keda.push import ServiceGone
+from hearth.routes import Backend, Route, RouteTable
+from tests.virtualtime import VirtualTime
+
+KEY = ServiceKey("ai", "chat")
+DRAIN_S = 100
+
+
+@pytest.mark.parametrize(
+    ("endpoints", "wanted", "since_s", "active", "metric"),
+    [
+        (0, 0, 0, False, 0),
+        (0, 3, 0, True, 3),
+        (2, 0, 0, True, Unknown),
+        (2, 8, 0, True, Unknown),
+        (2, 9, 0, True, 9),
+        (2, 0, DRAIN_S, False, 0),
+        (2, 8, DRAIN_S, True, 8),
+    ],
+)
+def test_after_a_hand_over(endpoints, wanted, since_s, active, metric):
+    time, gate = VirtualTime(), Gate()
+    demand, routes = DemandTable(linger_s=30, clock=time.clock), RouteTable()
+    answers = Answers(demand, routes, gate=gate, clock=time.clock)
+    pods = tuple(
+        Backend(uid=f"{n}", pod="p", host="h", port=1, ready=True) for n in range(endpoints)
+    )
+    routes.put(Route(key=KEY, uid="u", created=0, phase="Ready", backends=pods))
+    gate.open()
+    answers.take_over(drain_s=DRAIN_S)
+    time.advance(since_s)
+    for _ in range(wanted):
+        demand.admit(KEY, limit=99)
+    assert answers.active(KEY, uid="u") is active
+    if metric is Unknown:
+        with pytest.raises(Unknown, match="drains"):
+            answers.metric(KEY, uid="u", target=4)
+    else:
+        assert answers.metric(KEY, uid="u", target=4) == metric
+
+
+def test_nothing_is_said_of_what_is_not_known():
+    gate, routes = Gate(), RouteTable()
+    answers = Answers(DemandTable(linger_s=30), routes, gate=gate, clock=VirtualTime().clock)
+    with pytest.raises(Unknown, match="has not read"):
+        answers.active(KEY, uid="u")
+    gate.open()
+    with pytest.raises(ServiceGone):
+        answers.active(KEY, uid="u")
+    routes.put(Route(key=KEY, uid="another", created=0, phase="Ready"))
+    with pytest.raises(ServiceGone):
+        answers.metric(KEY, uid="u", target=4)
