@@ -45,6 +45,11 @@ def scaler_service(key: ServiceKey) -> str:
     return f"{key.name}-scaler"
 
 
+def scaler_host(key: ServiceKey) -> str:
+    """The name under which KEDA dials, and checks, a service that has mutual TLS."""
+    return f"{scaler_service(key)}.{key.namespace}.svc"
+
+
 def scaled_object(key: ServiceKey) -> str:
     return key.name
 

@@ -109,6 +109,8 @@ class Route:
     refusal: Refusal | None = None
     paused: bool = False
     """KEDA is paused for this service: nobody may scale it in its place."""
+    scaler_tls: str | None = None
+    """Secret with the certificate that KEDA is answered with; None: KEDA asks in plaintext."""
 
 
 class RouteTable:

@@ -21,15 +21,20 @@ class Trigger:
     target: int
     uid: str = ""
     """Of the LLMService: a re-created one of the same name is another."""
+    server_secret: str = ""
+    """Secret with the certificate that KEDA is answered with; empty: plaintext."""
 
 
 def render(trigger: Trigger, *, scaler_address: str) -> dict[str, str]:
     """The trigger's `metadata`, as KEDA requires it: strings only."""
+    # KEDA before 2.17 knows no enableTLS: there the client's certificate alone switches TLS on.
+    tls = {"enableTLS": "true", "serverSecretName": trigger.server_secret}
     return {
         "scalerAddress": scaler_address,
         "metricName": METRIC,
         "targetValue": str(trigger.target),
         "serviceUID": trigger.uid,
+        **(tls if trigger.server_secret else {}),
     }
 
 
@@ -38,7 +43,11 @@ def read(metadata: Mapping[str, str]) -> Trigger:
     text = metadata.get("targetValue", "")
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) < 1:
         raise BadTrigger(f"targetValue must be a whole number of at least 1, not {text[:20]!r}")
-    return Trigger(target=int(text), uid=metadata.get("serviceUID", ""))
+    return Trigger(
+        target=int(text),
+        uid=metadata.get("serviceUID", ""),
+        server_secret=metadata.get("serverSecretName", ""),
+    )
 
 
 def key(*, namespace: str, name: str) -> ServiceKey:

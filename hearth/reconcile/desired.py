@@ -50,6 +50,7 @@ def render(service: LLMService, runtime: InferenceRuntime, *, site: Site) -> Des
         backend.render(parts, site=site),
         backend.render_service(parts),
         gateway.render(service, site=site),
+        *([scaling.render_service(service, site=site)] if scaling.server_secret(service) else []),
         *([scaled_object] if site.keda else []),
     )
     return Desired(

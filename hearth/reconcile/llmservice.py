@@ -66,16 +66,19 @@ class Reconciler:
         demand: DemandTable,
         site: Site,
         shared_refusal: Callable[[str], Refusal | None] = lambda namespace: None,
+        certificate_problem: Callable[[ServiceKey], str | None] = lambda key: None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
-        """`shared_refusal` says why a namespace has no shared endpoint."""
+        """`shared_refusal` says why a namespace has no shared endpoint, `certificate_problem` why
+        KEDA cannot be answered over TLS."""
         self._cluster = cluster
         self._watching = watching
         self._routes = routes
         self._demand = demand
         self._site = site
         self._shared_refusal = shared_refusal
+        self._certificate_problem = certificate_problem
         self._clock = clock
         self._wall = wall
         self._memories: dict[ServiceKey, Memory] = {}
@@ -175,8 +178,16 @@ class Reconciler:
                 refusal=decided.refusal,
                 phase=summary.phase or "Pending",
                 paused=scaling.paused(self._scaled_object(service.key)),
+                scaler_tls=self._scaler_tls(service, decided),
             )
         )
+
+    def _scaler_tls(self, service: LLMService, decided: _Decided) -> str | None:
+        """A refused spec changes nothing: KEDA goes on asking as the ScaledObject says."""
+        standing = self._scaled_object(service.key)
+        if decided.refusal and standing is not None:
+            return scaling.standing_secret(standing)
+        return scaling.server_secret(service)
 
     def _seen(self, service: LLMService, decided: _Decided, facts: Facts) -> status.Seen:
         scaled_object = self._scaled_object(service.key)
@@ -185,7 +196,10 @@ class Reconciler:
             facts=facts,
             demand=self._demand.demand(service.key),
             autoscaling=status.autoscaling(
-                scaled_object, keda=self._watching.keda, paused=scaling.paused(scaled_object)
+                scaled_object,
+                keda=self._watching.keda,
+                paused=scaling.paused(scaled_object),
+                certificate=self._certificate_problem(service.key),
             ),
             runtime=decided.runtime,
             refusal=decided.refusal,

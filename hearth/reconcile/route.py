@@ -16,6 +16,7 @@ def route(
     refusal: Refusal | None,
     phase: str,
     paused: bool,
+    scaler_tls: str | None,
 ) -> Route:
     """The route as of now.  A refused spec still says who may ask: its key is never lost."""
     endpoint = service.spec.endpoint
@@ -38,6 +39,7 @@ def route(
         failure=facts.failure,
         refusal=refusal,
         paused=paused,
+        scaler_tls=scaler_tls,
     )
 
 

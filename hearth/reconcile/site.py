@@ -13,8 +13,10 @@ class Site:
     namespace: str = "hearth-system"
     cluster_domain: str = "cluster.local"
     scaler_port: int = 9090
+    scaler_tls_port: int = 9443
     scaler: str = ""
-    """`host:port` that KEDA dials; by default that of the release's Service."""
+    """`host:port` that KEDA dials; by default that of the release's Service.  Given only where
+    there is no such Service, and then no Service for mutual TLS either."""
     polling_interval_s: float = 15.0
     shared_service: str = names.SHARED_SERVICE
     keda: bool = True
@@ -29,7 +31,12 @@ class Site:
         return f"{names.release_gateway(self.release)}.{self.namespace}.svc.{self.cluster_domain}"
 
     @property
+    def scaler_host(self) -> str:
+        """Full DNS name of the release's scaler Service."""
+        return f"{names.release_scaler(self.release)}.{self.namespace}.svc.{self.cluster_domain}"
+
+    @property
     def scaler_address(self) -> str:
-        """What KEDA dials."""
+        """What KEDA dials, mutual TLS apart."""
         host = f"{names.release_scaler(self.release)}.{self.namespace}.svc"
         return self.scaler or f"{host}:{self.scaler_port}"

@@ -89,14 +89,21 @@ def manifest(status: LLMServiceStatus) -> Manifest:
     return status.model_dump(by_alias=True, exclude_none=True)
 
 
-def autoscaling(scaled_object: Manifest | None, *, keda: bool, paused: bool) -> Said:
-    """Whether KEDA's side is configured, by its own word on the ScaledObject as it is now."""
+def autoscaling(
+    scaled_object: Manifest | None, *, keda: bool, paused: bool, certificate: str | None = None
+) -> Said:
+    """Whether KEDA's side is configured, by its own word on the ScaledObject as it is now.
+
+    `certificate`: what is wrong with the one that KEDA is answered with, if anything.
+    """
     if not keda:
         return Said(
             "False",
             "KEDAMissing",
             "the cluster has no ScaledObject kind; Hearth scales by itself until KEDA is there",
         )
+    if certificate is not None:
+        return Said("False", "ScalerCertificate", certificate)
     if scaled_object is None:
         return Said("Unknown", "Progressing", "the ScaledObject is not written yet")
     said = failures.condition(scaled_object, "Ready")

@@ -58,6 +58,7 @@ class Watching:
             informer.listen(self._runtime_changed)
         for informer in (*self._owned.values(), self._pods):
             informer.listen(self._owned_changed)
+        self.listen_keda(self._keda_flipped)
 
     @property
     def informers(self) -> tuple[Informer, ...]:
@@ -72,6 +73,10 @@ class Watching:
     def keda(self) -> bool:
         """Whether the cluster knows ScaledObjects."""
         return self._owned[kinds.SCALED_OBJECT].available
+
+    def listen_keda(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` whenever `keda` changes; returns how to stop it."""
+        return self._owned[kinds.SCALED_OBJECT].listen_available(lambda _: listener())
 
     def known(self) -> set[ServiceKey]:
         """Every service that there is."""
@@ -132,6 +137,10 @@ class Watching:
                 service, _ = reading.read(manifest)
                 if any(selection.uses(service, runtime) for runtime in changed):
                     self._enqueue(service.key)
+
+    def _keda_flipped(self) -> None:
+        for key in self.known():
+            self._enqueue(key)
 
     def _owned_changed(self, old: Manifest | None, new: Manifest | None) -> None:
         for manifest in (old, new):
