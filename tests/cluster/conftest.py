@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import pytest
 
-from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster
 from hearth.cluster.kube import cluster as kube
 from hearth.cluster.local.cluster import LocalCluster
@@ -44,8 +43,7 @@ async def _local() -> AsyncIterator[World]:
 async def _kube(server: envtest.ApiServer) -> AsyncIterator[World]:
     namespace = f"contract-{next(_NUMBERS)}"
     await server.create_namespace(namespace)
-    connected = kube.connect(kubeconfig=server.kubeconfig(), managed_fields=kinds.ALL)
-    async with await connected as cluster:
+    async with await kube.connect(kubeconfig=server.kubeconfig()) as cluster:
         yield World(cluster, namespace, server.compact, server.collects_garbage)
 
 

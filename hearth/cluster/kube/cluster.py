@@ -3,7 +3,7 @@
 import contextlib
 import os
 import random
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from typing import Self
 from urllib.parse import quote
 
@@ -25,7 +25,6 @@ async def connect(
     *,
     kubeconfig: str = "",
     context: str = "",
-    managed_fields: Collection[Kind] = (),
     environ: Mapping[str, str] = os.environ,
 ) -> "KubeCluster":
     """The cluster that `kubeconfig`, `KUBECONFIG`, the pod's account or `~/.kube/config` names.
@@ -33,27 +32,21 @@ async def connect(
     Sends nothing yet.  Raises credentials.Unconfigured with what to do.
     """
     known = await credentials.load(kubeconfig=kubeconfig, context=context, environ=environ)
-    return KubeCluster(known, managed_fields=managed_fields)
+    return KubeCluster(known)
 
 
 class KubeCluster:
-    """`Cluster` over an API server.  Use as an async context manager, with `run` as a task.
-
-    `managed_fields`: the kinds whose lists and watches keep `metadata.managedFields`; everything
-    that is read or written singly keeps it.
-    """
+    """`Cluster` over an API server.  Use as an async context manager, with `run` as a task."""
 
     def __init__(
         self,
         known: credentials.Credentials,
         *,
-        managed_fields: Collection[Kind] = (),
         limits: Limits | None = None,
         sleep: Callable[[float], Awaitable[object]] = anyio.sleep,
         spread: Callable[[], float] = random.random,
     ) -> None:
         self._credentials = known
-        self._managed_fields = frozenset(managed_fields)
         self._spread = spread
         self._limits = limits or Limits()
         self._transport = Transport(known, limits=self._limits, sleep=sleep, spread=spread)
@@ -101,12 +94,11 @@ class KubeCluster:
             ),
         )
         lines = events.Lines()
-        keep = kind in self._managed_fields
         chunks = self._transport.chunks(request, ends_after_s=ends_after_s)
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
                 for line in lines.feed(chunk):
-                    yield events.change(line, kind=kind, managed_fields=keep)
+                    yield events.change(line, kind=kind)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest:
         return await self._transport.call(
@@ -192,7 +184,6 @@ class KubeCluster:
     async def _list(
         self, kind: Kind, namespace: str, labels: Mapping[str, str] | None, *, page: int
     ) -> Listing:
-        keep = kind in self._managed_fields
         items: list[Manifest] = []
         query = (*((("limit", str(page)),) if page else ()), *_selector(labels))
         more: tuple[tuple[str, str], ...] = ()
@@ -201,10 +192,7 @@ class KubeCluster:
                 method="GET", path=_path(kind, namespace), kind=kind, query=(*query, *more)
             )
             answer = await self._transport.call(request)
-            items += [
-                events.kept(item, kind=kind, managed_fields=keep)
-                for item in answer.get("items") or ()
-            ]
+            items += [events.named(item, kind=kind) for item in answer.get("items") or ()]
             metadata = answer.get("metadata") or {}
             if not metadata.get("continue"):
                 return Listing(items=items, version=str(metadata.get("resourceVersion", "")))

@@ -39,7 +39,7 @@ class Lines:
         self._parts.append(part)
 
 
-def change(line: bytes, *, kind: Kind, managed_fields: bool) -> Change:
+def change(line: bytes, *, kind: Kind) -> Change:
     """The change in one line of a watch.
 
     Raises Expired, or whatever else the server says in the line; Unavailable for text that is no
@@ -55,18 +55,15 @@ def change(line: bytes, *, kind: Kind, managed_fields: bool) -> Change:
             code = body.get("code")
             raise answers.of_status(code if isinstance(code, int) else 500, body, kind=kind)
         case "ADDED" | "MODIFIED" | "DELETED" | "BOOKMARK" as name:
-            manifest = kept(body, kind=kind, managed_fields=managed_fields)
+            manifest = named(body, kind=kind)
             return Change(name, manifest, str(manifest["metadata"].get("resourceVersion", "")))
         case other:
             raise interface.Unavailable(f"the watch of {kind} told an unknown change: {other}")
 
 
-def kept(manifest: Manifest, *, kind: Kind, managed_fields: bool) -> Manifest:
-    """`manifest` as it is worth keeping: it names its kind (items of a list do not), and the
-    field managers' book, often half of an object, is gone unless asked for."""
+def named(manifest: Manifest, *, kind: Kind) -> Manifest:
+    """`manifest`, which from now on says what it is: the items of a list do not."""
     manifest.setdefault("apiVersion", kind.api_version)
     manifest.setdefault("kind", kind.kind)
-    metadata = manifest.setdefault("metadata", {})
-    if not managed_fields:
-        metadata.pop("managedFields", None)
+    manifest.setdefault("metadata", {})
     return manifest

@@ -8,6 +8,8 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
+from hearth.cluster.backoff import Backoff
+from hearth.cluster.informer import Informer
 from hearth.cluster.interface import Conflict, Expired, Invalid, KindMissing, NotFound, Unavailable
 from hearth.cluster.kube import cluster as kube
 from tests.cluster import envtest
@@ -162,8 +164,8 @@ class TestList:
         listing = await cluster.list(kinds.POD)
         assert (listing.items, listing.version) == ([], "3")
 
-    async def test_items_bear_their_kind_and_no_managed_fields(self, cluster, server):
-        body = {"metadata": {"resourceVersion": "3"}, "items": [pod(managedFields=[{}])]}
+    async def test_items_bear_their_kind(self, cluster, server):
+        body = {"metadata": {"resourceVersion": "3"}, "items": [pod()]}
         server.on("GET", PODS, reply(body=body))
         [item] = (await cluster.list(kinds.POD)).items
         assert item == {"apiVersion": "v1", "kind": "Pod", **pod()}
@@ -305,6 +307,48 @@ class TestWatch:
         async with aclosing(cluster.watch(kinds.POD, since="1")) as stream:
             await anext(stream)
         await server.all_gone()
+
+
+class TestUnderAnInformer:
+    async def test_nothing_that_happened_in_a_gap_is_missed(self, cluster, server):
+        """Progress by bookmarks alone, a reset, a lost history; an object that went meanwhile,
+        and one that was made anew under its name."""
+
+        def listing(version, **uids):
+            items = [pod(name, version, uid=uid) for name, uid in uids.items()]
+            return reply(body={"metadata": {"resourceVersion": version}, "items": items})
+
+        server.on(
+            "GET",
+            PODS,
+            listing("5", stays="1", goes="2", changes="3"),
+            watch(("BOOKMARK", pod("", "9"))),
+            reset,
+            refuse(410),
+            listing("20", stays="1", changes="4"),
+            watch(then=hang),
+        )
+        informer = Informer(cluster, kinds.POD, backoff=Backoff(0.001, 0.001))
+        told = []
+        informer.listen(lambda old, new: told.append((name_and_uid(old), name_and_uid(new))))
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            await server.requests(6)
+            tasks.cancel_scope.cancel()
+        assert [seen.query.get("resourceVersion") for seen in server.seen] == [
+            None, "5", "9", "9", None, "20"
+        ]  # fmt: skip
+        assert told[3:] == [
+            (("goes", "2"), None),
+            (("stays", "1"), ("stays", "1")),
+            (("changes", "3"), None),
+            (None, ("changes", "4")),
+        ]
+        await server.all_gone()
+
+
+def name_and_uid(manifest):
+    return manifest and (manifest["metadata"]["name"], manifest["metadata"]["uid"])
 
 
 class TestRealServer:

@@ -45,21 +45,13 @@ def test_a_longer_line_is_left_to_a_list():
 
 @pytest.mark.parametrize("type", ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"])
 def test_a_change(type):
-    body = {"metadata": {"name": "p", "resourceVersion": "7", "managedFields": [{}]}}
+    body = {"metadata": {"name": "p", "resourceVersion": "7"}}
     kept = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": "p", "resourceVersion": "7"},
     }
-    assert events.change(line(type, body), kind=kinds.POD, managed_fields=False) == Change(
-        type, kept, "7"
-    )
-
-
-def test_managed_fields_are_kept_when_asked_for():
-    body = {"metadata": {"name": "p", "managedFields": [{"manager": "hearth"}]}}
-    found = events.change(line("ADDED", body), kind=kinds.POD, managed_fields=True)
-    assert found.manifest["metadata"]["managedFields"] == [{"manager": "hearth"}]
+    assert events.change(line(type, body), kind=kinds.POD) == Change(type, kept, "7")
 
 
 @pytest.mark.parametrize(
@@ -81,5 +73,5 @@ def test_managed_fields_are_kept_when_asked_for():
 )
 def test_what_is_no_change_is_an_error(text, error):
     with pytest.raises(error) as caught:
-        events.change(text, kind=kinds.POD, managed_fields=False)
+        events.change(text, kind=kinds.POD)
     assert type(caught.value) is error
