@@ -65,6 +65,7 @@ class Informer:
             name: {} for name in self._indexes
         }
         self._handlers: list[Handler] = []
+        self._flipped: list[Callable[[bool], None]] = []
         self._version = ""
         self._heard = clock()
 
@@ -94,6 +95,11 @@ class Informer:
         self._handlers.append(handler)
         return lambda: self._handlers.remove(handler)
 
+    def listen_available(self, listener: Callable[[bool], None]) -> Callable[[], None]:
+        """Call `listener(available)` whenever that changes, after the copy is what it is then."""
+        self._flipped.append(listener)
+        return lambda: self._flipped.remove(listener)
+
     def staleness_s(self) -> float:
         """Seconds since the cluster was last heard about this kind."""
         return self._clock() - self._heard
@@ -122,15 +128,16 @@ class Informer:
             self.kind, namespace=self._namespace, labels=self._labels
         )
         self._hear(listing.version)
-        if not self.available:
-            logger.info("kind is served now", extra={"kind": str(self.kind)})
-            self.available = True
+        flips, self.available = not self.available, True
         found = {key_of(manifest): manifest for manifest in listing.items}
         for key in [key for key in self._objects if key not in found]:
             self._put(key, None)
         for key, manifest in found.items():
             self._put(key, manifest)
         self.synced.set()
+        if flips:
+            logger.info("kind is served now", extra={"kind": str(self.kind)})
+            self._flip()
 
     async def _follow(self) -> None:
         """Watch, again and again.  Ends with Expired or KindMissing, or cut by the timer."""
@@ -170,13 +177,18 @@ class Informer:
         self._heard = self._clock()
 
     def _miss(self) -> None:
-        if self.available:
-            logger.warning("kind is not served", extra={"kind": str(self.kind)})
-        self.available = False
+        flips, self.available = self.available, False
         self._heard = self._clock()
         for key in tuple(self._objects):
             self._put(key, None)
         self.synced.set()
+        if flips:
+            logger.warning("kind is not served", extra={"kind": str(self.kind)})
+            self._flip()
+
+    def _flip(self) -> None:
+        for listener in tuple(self._flipped):
+            listener(self.available)
 
     def _put(self, key: ServiceKey, new: Manifest | None) -> None:
         """Replace an object and tell it; another uid under one name is another object."""

@@ -261,6 +261,23 @@ class TestOnABadCluster:
         assert told == [(None, A), (A, None)]
         assert list(informer) == []
 
+    async def test_tells_when_the_kind_comes_and_goes(self):
+        cluster = Scripted(
+            KindMissing("no CRD"), KindMissing("no CRD"), Listing([state("a", version="1")], "5"),
+            [KindMissing("CRD removed")], KindMissing("no CRD"),
+        )  # fmt: skip
+        informer = Informer(cluster, kinds.CONFIG_MAP, missing_retry_s=0.001)
+        flips = []
+        informer.listen_available(lambda available: flips.append((available, len(informer))))
+        stop = informer.listen_available(lambda available: flips.append("too much"))
+        stop()
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(informer.run)
+            with anyio.fail_after(10):
+                await cluster.finished.wait()
+            tasks.cancel_scope.cancel()
+        assert flips == [(False, 0), (True, 1), (False, 0)]
+
     async def test_lists_anew_by_the_clock(self):
         asked, _, _ = await play(Listing([], "5"), relist_s=60)
         assert asked == ["list", "watch 5"]
