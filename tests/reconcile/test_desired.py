@@ -30,6 +30,12 @@ def test_without_keda_and_without_cache():
     assert [kind for kind, _ in identities(got)] == ["Deployment", "Service", "Service"]
 
 
+def test_mutual_tls_has_a_name_of_its_own_to_dial():
+    tls = {"serverSecretName": "s", "authenticationRef": {"name": "a"}}
+    got = render(service({"scaling": {"externalScaler": {"tls": tls}}}))
+    assert identities(got)[-2:] == [("Service", "chat-scaler"), ("ScaledObject", "chat")]
+
+
 def test_every_object_is_owned_and_hashed_and_lies_beside_its_service():
     got = render(service(group="serving.noctaya.io"), runtime(group="serving.noctaya.io"))
     for manifest in got.manifests:

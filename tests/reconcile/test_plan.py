@@ -225,6 +225,17 @@ def test_the_shared_service_follows_the_services_of_its_namespace():
     assert plan.shared(one, hashed_as_one) == plan.Plan(writes=(Apply(one),))
 
 
+def test_the_name_for_mutual_tls_comes_and_goes_with_it(settled: World):
+    tls = {"serverSecretName": "s", "authenticationRef": {"name": "a"}}
+    settled.carry_out(settled.decide({"scaling": {"externalScaler": {"tls": tls}}}))
+    assert settled.get(kinds.SERVICE, "chat-scaler")["spec"]["type"] == "ExternalName"
+    assert "authenticationRef" in settled.get(kinds.SCALED_OBJECT)["spec"]["triggers"][0]
+    settled.carry_out(settled.decide())
+    assert "chat-scaler" not in {m["metadata"]["name"] for m in settled.observed()}
+    assert "authenticationRef" not in settled.get(kinds.SCALED_OBJECT)["spec"]["triggers"][0]
+    assert settled.decide() == plan.Plan()
+
+
 @pytest.mark.parametrize(
     "change",
     [

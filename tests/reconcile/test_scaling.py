@@ -6,7 +6,7 @@ from hearth.api.meta import Manifest
 from hearth.reconcile import scaling
 from hearth.reconcile.refusal import Refused
 from hearth.reconcile.site import Site
-from tests.reconcile.builders import UID, service
+from tests.reconcile.builders import UID, merged, service
 
 
 def render(wanted: Manifest, site: Site | None = None) -> Manifest:
@@ -74,14 +74,76 @@ def test_the_ends_of_the_window_are_legal(window: str):
     assert render({"scaleDownStabilization": window})["spec"]["cooldownPeriod"] in (0, 3600)
 
 
-TLS = {"serverSecretName": "s", "authenticationRef": {"name": "a"}}
+TLS = {"externalScaler": {"tls": {"serverSecretName": "s", "authenticationRef": {"name": "a"}}}}
+
+
+def test_mutual_tls():
+    metadata = {
+        "scalerAddress": "chat-scaler.ai.svc:9443",
+        "metricName": "pending",
+        "targetValue": "10",
+        "serviceUID": UID,
+        "enableTLS": "true",
+        "serverSecretName": "s",
+    }
+    authentication = {"name": "a", "kind": "TriggerAuthentication"}
+    assert render(TLS)["spec"]["triggers"] == [
+        {"type": "external-push", "metadata": metadata, "authenticationRef": authentication}
+    ]
+
+
+def test_the_client_side_of_tls_may_be_the_clusters():
+    reference = {"name": "a", "kind": "ClusterTriggerAuthentication"}
+    wanted = merged(TLS, {"externalScaler": {"tls": {"authenticationRef": reference}}})
+    assert render(wanted)["spec"]["triggers"][0]["authenticationRef"] == reference
+
+
+def test_the_name_that_keda_dials_leads_to_the_shared_scaler():
+    site = Site(release="rel", namespace="ops", cluster_domain="example.org", scaler_tls_port=7)
+    assert scaling.render_service(service({"scaling": TLS}), site=site) == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "chat-scaler",
+            "namespace": "ai",
+            "labels": {
+                "app.kubernetes.io/name": "chat",
+                "app.kubernetes.io/managed-by": "hearth",
+                "serving.hearth.dev/service": "chat",
+            },
+        },
+        "spec": {
+            "type": "ExternalName",
+            "externalName": "rel-scaler.ops.svc.example.org",
+            "ports": [{"name": "grpc", "port": 7, "protocol": "TCP"}],
+        },
+    }
+
+
+def test_without_services_there_is_no_tls():
+    with pytest.raises(
+        Refused, match=r"^spec.scaling.externalScaler.tls: needs a cluster"
+    ) as error:
+        render(TLS, Site(scaler="127.0.0.1:9090"))
+    assert error.value.refusal.reason == "ScaledObject"
+
+
+@pytest.mark.parametrize("wanted", [{}, {"externalScaler": {}}, TLS])
+def test_what_the_spec_wants_is_what_stands(wanted: Manifest):
+    expected = "s" if wanted == TLS else None
+    assert scaling.server_secret(service({"scaling": wanted})) == expected
+    assert scaling.standing_secret(render(wanted)) == expected
+
+
+@pytest.mark.parametrize("triggers", [[], [{}], [{"metadata": {"targetValue": "x"}}]])
+def test_what_is_not_ours_has_no_secret(triggers: list[Manifest]):
+    assert scaling.standing_secret({"spec": {"triggers": triggers}}) is None
 
 
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
         ({"metric": "kvCacheUtil"}, "spec.scaling.metric: kvCacheUtil is not supported; use queue"),
-        ({"externalScaler": {"tls": TLS}}, "spec.scaling.externalScaler.tls: is not built yet"),
         ({"min": 2, "max": 1}, "spec.scaling.min: 2 is more than max, 1"),
         (
             {"scaleDownStabilization": "1500ms"},

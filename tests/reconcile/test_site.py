@@ -6,6 +6,7 @@ from hearth.reconcile.site import Site
 def test_addresses_are_those_of_the_release():
     site = Site(release="rel", namespace="ops", cluster_domain="example.org", scaler_port=1)
     assert site.gateway_host == "rel-gateway.ops.svc.example.org"
+    assert site.scaler_host == "rel-scaler.ops.svc.example.org"
     assert site.scaler_address == "rel-scaler.ops.svc:1"
 
 

@@ -187,3 +187,10 @@ def scaled(truth: str | None, **more: str) -> Manifest:
 def test_autoscaling(scaled_object: Manifest | None, keda: bool, paused: bool, expected: object):
     got = status.autoscaling(scaled_object, keda=keda, paused=paused)
     assert (got.status, got.reason) == expected
+
+
+@pytest.mark.parametrize(("keda", "reason"), [(True, "ScalerCertificate"), (False, "KEDAMissing")])
+def test_a_bad_certificate_is_why_autoscaling_is_not_ready(keda: bool, reason: str):
+    got = status.autoscaling(None, keda=keda, paused=False, certificate="Secret s has no tls.key")
+    assert (got.status, got.reason) == ("False", reason)
+    assert (got.message == "Secret s has no tls.key") is keda
