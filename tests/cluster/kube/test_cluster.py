@@ -344,7 +344,6 @@ class TestUnderAnInformer:
             (("changes", "3"), None),
             (None, ("changes", "4")),
         ]
-        await server.all_gone()
 
 
 def name_and_uid(manifest):
