@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import aiohttp
+import anyio
 import yaml
 
 from hearth.cluster.local import leftovers, sessions
@@ -205,6 +206,21 @@ async def running(folder: Path, *documents: dict, flags=()):
         engines = one.engines()
     assert (status, engines) == (0, []), one.errors
     assert "Traceback" not in one.errors, one.errors
+
+
+class Begun:
+    """A coroutine under way in a task group; `value` is there once the group has ended."""
+
+    def __init__(self, tasks, work) -> None:
+        self._work = work
+        self.scope = anyio.CancelScope()
+        self.done = False
+        tasks.start_soon(self._run)
+
+    async def _run(self) -> None:
+        with self.scope:
+            self.value = await self._work
+            self.done = True
 
 
 async def gone(*pids: int) -> None:

@@ -1,14 +1,14 @@
 """The main job: asleep, asked, held with heartbeats, answered, asleep again."""
 
-import asyncio
 import os
 import signal
 
+import anyio
 import pytest
 import pytest_asyncio
 
 from tests.lifecycle import harness
-from tests.lifecycle.harness import DONE, cold_start, runtime, service
+from tests.lifecycle.harness import DONE, Begun, cold_start, runtime, service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -81,12 +81,12 @@ async def test_a_cold_stream_beats_speaks_and_sleeps_again(hearth):
 
 
 async def test_a_cold_whole_answer_is_waited_for(hearth):
-    async with asyncio.TaskGroup() as tasks:
-        held = tasks.create_task(hearth.answer("whole"))
+    async with anyio.create_task_group() as tasks:
+        held = Begun(tasks, hearth.answer("whole"))
         await hearth.until(lambda row: row["held"] == 1, "whole")
-        assert not held.done()
+        assert not held.done
         open_gate(hearth, "whole")
-    assert held.result() == "one two three"
+    assert held.value == "one two three"
     assert await hearth.answer("whole") == "one two three"  # warm
 
 
@@ -100,8 +100,8 @@ async def test_a_request_is_forwarded_before_the_kubelet_could_have_called_the_p
 
 
 async def test_a_burst_gets_its_replicas_and_a_replica_that_goes_finishes_what_it_has_begun(hearth):
-    async with asyncio.TaskGroup() as tasks:
-        streams = [tasks.create_task(paused_stream(hearth)) for _ in range(3)]
+    async with anyio.create_task_group() as tasks:
+        streams = [Begun(tasks, paused_stream(hearth)) for _ in range(3)]
         row = await hearth.until(
             lambda row: row["inFlight"] == 3 and len(row["endpoints"]) == 3, "burst"
         )
@@ -109,13 +109,13 @@ async def test_a_burst_gets_its_replicas_and_a_replica_that_goes_finishes_what_i
         assert len(pids) == 3 and row["held"] == 0
         for pid in pids:
             os.kill(pid, signal.SIGSTOP)  # each in the middle of an answer
-        streams[0].cancel()
+        streams[0].scope.cancel()
         # Two are wanted now.  All three were equally busy, so one that works must go.
         await hearth.until(lambda row: len(row["backends"]) == 2, "burst")
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
     for stream in streams[1:]:
-        raw = stream.result()
+        raw = stream.value
         assert raw.endswith(DONE) and harness.text(raw) == "word " * 39 + "word"
 
 
