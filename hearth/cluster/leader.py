@@ -2,6 +2,7 @@
 
 import logging
 import random
+import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -41,8 +42,13 @@ def now_s() -> float:
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
+def identity(pod: str) -> str:
+    """The holder's name of this process: a container may start again within the same pod."""
+    return f"{pod}_{secrets.token_hex(4)}"
+
+
 class Leader:
-    """One candidate for the Lease `key`; `identity` is unique to this process.
+    """One candidate for the Lease `key`, by an `identity` that no other process has.
 
     | seen | standby | leading, fenced |
     | no Lease, there never was one or it was ours | create it: leading | create it: leading |
