@@ -79,7 +79,7 @@ def test_what_is_missing_is_named(helm, values, told):
 
 
 def _allowed(spec):
-    return {rule["ports"][0]["port"]: rule.get("from") for rule in spec["ingress"]}
+    return {port["port"]: rule.get("from") for rule in spec["ingress"] for port in rule["ports"]}
 
 
 def _namespace(name):
@@ -89,7 +89,11 @@ def _namespace(name):
 def test_network_policy(helm):
     spec = _spec(helm.render(networkPolicy={"enabled": True}), "NetworkPolicy")
     assert spec["podSelector"]["matchLabels"] == SELECTOR and spec["policyTypes"] == ["Ingress"]
-    assert _allowed(spec) == {"gateway": None, "scaler": _namespace("keda")}
+    assert _allowed(spec) == {
+        "gateway": None,
+        "scaler": _namespace("keda"),
+        "scaler-tls": _namespace("keda"),
+    }
 
 
 def test_network_policy_for_listed_peers(helm):
@@ -102,6 +106,7 @@ def test_network_policy_for_listed_peers(helm):
     assert _allowed(_spec(helm.render(networkPolicy=wanted), "NetworkPolicy")) == {
         "gateway": _namespace("edge"),
         "scaler": _namespace("autoscaling"),
+        "scaler-tls": _namespace("autoscaling"),
         "admin": _namespace("monitoring"),
     }
 

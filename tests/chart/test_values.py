@@ -10,7 +10,7 @@ import yaml
 
 import hearth
 from hearth import names
-from hearth.settings import Settings, shown_default
+from hearth.settings import ClusterSettings, shown_default
 from tests.chart.conftest import CHART
 
 VALUES_TEXT = (CHART / "values.yaml").read_text()
@@ -37,6 +37,7 @@ SETTINGS = {
     "held_bytes": ("gateway", "heldBytes"),
     "cors_origins": ("gateway", "corsOrigins"),
     "polling_interval": ("scaler", "pollingInterval"),
+    "watchdog": ("scaler", "watchdog"),
     "log_level": ("log", "level"),
     "log_format": ("log", "format"),
 }
@@ -47,10 +48,12 @@ NO_VALUE = {
     "gateway_port": "inside the pod; Services say what clients dial",
     "admin_port": "as above",
     "scaler_port": "as above",
+    "scaler_tls_port": "as above",
     "release": "the release's own name",
     "namespace": "the release's own namespace",
     "pod_name": "the pod's own",
-    "pod_ip": "the pod's own",
+    "kubeconfig": "the pod has an account",
+    "context": "as above",
 }
 """Settings that nobody should choose in a cluster, each with the reason."""
 
@@ -156,7 +159,7 @@ def test_a_mistake_is_refused(path, value):
 
 def test_every_setting_has_a_value_or_a_reason_for_none():
     known = set(SETTINGS) | set(NO_VALUE)
-    assert set(Settings.model_fields) <= known, set(Settings.model_fields) - known
+    assert set(ClusterSettings.model_fields) <= known, set(ClusterSettings.model_fields) - known
     env = TEMPLATES["_env.tpl"]
     for name in SETTINGS:
         assert f"HEARTH_{name.upper()}," in env, name
@@ -165,10 +168,10 @@ def test_every_setting_has_a_value_or_a_reason_for_none():
 
 
 def test_the_defaults_are_the_programs_own():
-    for name in set(SETTINGS) & set(Settings.model_fields) - set(OTHER_DEFAULT):
+    for name in set(SETTINGS) & set(ClusterSettings.model_fields) - set(OTHER_DEFAULT):
         value = _at(SETTINGS[name])
         shown = ",".join(value) if isinstance(value, list) else str(value)
-        assert shown == shown_default(Settings.model_fields[name]), name
+        assert shown == shown_default(ClusterSettings.model_fields[name]), name
 
 
 def test_every_value_is_used():

@@ -6,13 +6,14 @@ import pytest
 
 from hearth import names
 from hearth.api.meta import Duration
-from hearth.settings import Settings, read
+from hearth.reconcile import gateway
+from hearth.reconcile.site import Site
+from hearth.settings import ClusterSettings, read
 from tests.chart.conftest import NAMESPACE, RELEASE, kinds, one
 
 SELECTOR = {"app.kubernetes.io/name": "hearth", "app.kubernetes.io/instance": RELEASE}
 LEADER = {**SELECTOR, names.LEADER_LABEL: names.LEADER}
-IDENTITY = {"HEARTH_NAMESPACE": "metadata.namespace", "HEARTH_POD_NAME": "metadata.name",
-            "HEARTH_POD_IP": "status.podIP"}  # fmt: skip
+IDENTITY = {"HEARTH_NAMESPACE": "metadata.namespace", "HEARTH_POD_NAME": "metadata.name"}
 
 
 def _pod(documents):
@@ -93,11 +94,11 @@ def test_settings_arrive_as_the_program_reads_them(helm):
             "corsOrigins": ["https://a.example", "https://b.example"], "readyGrace": "20s",
             "drainLimit": "5m",
         },
-        scaler={"pollingInterval": "30s"},
+        scaler={"pollingInterval": "30s", "watchdog": "20s"},
         log={"level": "debug", "format": "json"},
     )  # fmt: skip
     env = _env(documents)
-    settings = read(Settings, {}, {name: value for name, value in env.items() if value})
+    settings = read(ClusterSettings, {}, {name: value for name, value in env.items() if value})
     wanted = {
         "release": RELEASE,
         "groups": ("serving.hearth.dev", "serving.noctaya.io"),
@@ -111,6 +112,7 @@ def test_settings_arrive_as_the_program_reads_them(helm):
         "ready_grace": 20,
         "drain_limit": 300,
         "polling_interval": 30,
+        "watchdog": 20,
         "log_level": "debug",
         "log_format": "json",
     }
@@ -137,14 +139,17 @@ def test_services_lead_to_the_leader_and_to_every_admin_port(helm):
     services = {d["metadata"]["name"]: d["spec"] for d in documents if d["kind"] == "Service"}
     ports = {port["name"]: port["containerPort"] for port in _container(documents)["ports"]}
     shapes = {
-        name: (spec["selector"], spec["ports"][0]["port"], ports[spec["ports"][0]["targetPort"]])
+        name: (spec["selector"], {p["port"]: ports[p["targetPort"]] for p in spec["ports"]})
         for name, spec in services.items()
     }
+    site = Site()
     assert shapes == {
-        names.release_gateway(RELEASE): (LEADER, 80, 8080),
-        names.release_scaler(RELEASE): (LEADER, 9090, 9090),
-        names.release_admin(RELEASE): (SELECTOR, 8081, 8081),
-    }
+        names.release_gateway(RELEASE): (LEADER, {gateway.PORT: 8080}),
+        names.release_scaler(RELEASE): (
+            LEADER, {site.scaler_port: 9090, site.scaler_tls_port: 9443},
+        ),
+        names.release_admin(RELEASE): (SELECTOR, {8081: 8081}),
+    }  # fmt: skip
     assert services[names.release_admin(RELEASE)]["publishNotReadyAddresses"] is True
 
 

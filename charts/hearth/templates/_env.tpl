@@ -5,8 +5,6 @@
   valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
 - name: HEARTH_POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
-- name: HEARTH_POD_IP
-  valueFrom: {fieldRef: {fieldPath: status.podIP}}
 - {name: HEARTH_GROUPS, value: {{ include "hearth.groups" . | quote }}}
 {{- with .Values.namespaces }}
 - {name: HEARTH_NAMESPACES, value: {{ join "," . | quote }}}
@@ -22,6 +20,7 @@
 - {name: HEARTH_INGRESS_DOMAIN, value: {{ . | quote }}}
 {{- end }}
 - {name: HEARTH_POLLING_INTERVAL, value: {{ .Values.scaler.pollingInterval | quote }}}
+- {name: HEARTH_WATCHDOG, value: {{ .Values.scaler.watchdog | quote }}}
 - {name: HEARTH_READY_GRACE, value: {{ .Values.gateway.readyGrace | quote }}}
 - {name: HEARTH_DRAIN_LIMIT, value: {{ .Values.gateway.drainLimit | quote }}}
 - {name: HEARTH_BODY_LIMIT_BYTES, value: {{ .Values.gateway.bodyLimitBytes | int64 | quote }}}
