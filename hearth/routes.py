@@ -84,6 +84,22 @@ class KeyRef:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Scale:
+    """How many replicas a service's Deployment has, and may have."""
+
+    min: int
+    max: int
+    target: int
+    """Demand that one replica is for."""
+    window_s: float
+    """How long less must have been wanted before there are fewer."""
+    replicas: int
+    """That there should be, by whoever scaled last."""
+    pods: int
+    """That the Deployment has, ready or not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Route:
     """All the gateway needs to know of one service.  Replaced whole, never edited."""
 
@@ -107,6 +123,8 @@ class Route:
     failure: Failure | None = None
     """Set only while every pod is in a terminal state (design: cannot start)."""
     refusal: Refusal | None = None
+    scale: Scale | None = None
+    """None while there is no Deployment of this service to scale."""
     paused: bool = False
     """KEDA is paused for this service: nobody may scale it in its place."""
     scaler_tls: str | None = None

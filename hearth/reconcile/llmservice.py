@@ -31,15 +31,13 @@ from hearth.reconcile.desired import Desired
 from hearth.reconcile.failures import Memory
 from hearth.reconcile.observation import Facts
 from hearth.reconcile.refusal import Refused
-from hearth.reconcile.route import route
+from hearth.reconcile.route import route, scale
 from hearth.reconcile.site import Site
 from hearth.reconcile.watching import Watching
 from hearth.routes import Refusal, RouteTable
 
 logger = logging.getLogger(__name__)
 
-_KEDA_S = 60.0
-"""How often a service looks whether the cluster has KEDA by now."""
 _REFUSED_S = 60.0
 """How long a write that the cluster refuses rests before it is tried again."""
 
@@ -52,6 +50,7 @@ class _Decided:
     desired: Desired | None = None
     writes: tuple[plan.Write, ...] = ()
     refusal: Refusal | None = None
+    readable: bool = True
 
 
 class Reconciler:
@@ -67,11 +66,13 @@ class Reconciler:
         site: Site,
         shared_refusal: Callable[[str], Refusal | None] = lambda namespace: None,
         certificate_problem: Callable[[ServiceKey], str | None] = lambda key: None,
+        connected: Callable[[ServiceKey], bool | None] = lambda key: True,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         """`shared_refusal` says why a namespace has no shared endpoint, `certificate_problem` why
-        KEDA cannot be answered over TLS."""
+        KEDA cannot be answered over TLS, `connected` whether KEDA listens to a service that has a
+        ScaledObject (None: too early to tell)."""
         self._cluster = cluster
         self._watching = watching
         self._routes = routes
@@ -79,6 +80,7 @@ class Reconciler:
         self._site = site
         self._shared_refusal = shared_refusal
         self._certificate_problem = certificate_problem
+        self._connected = connected
         self._clock = clock
         self._wall = wall
         self._memories: dict[ServiceKey, Memory] = {}
@@ -107,7 +109,9 @@ class Reconciler:
     async def _serve(self, service: LLMService, refused: Refusal | None) -> float | None:
         key = service.key
         facts = self._observe(service)
-        decided = _Decided(refusal=refused) if refused else await self._decide(service)
+        decided = (
+            _Decided(refusal=refused, readable=False) if refused else await self._decide(service)
+        )
         self._publish(service, decided, facts)
         again_s = self._again_s(key, facts)
         if decided.writes:
@@ -157,9 +161,8 @@ class Reconciler:
 
     def _observe(self, service: LLMService) -> Facts:
         key = service.key
-        deployment = ServiceKey(key.namespace, names.deployment(key))
         facts = observation.observe(
-            self._watching.object(kinds.DEPLOYMENT, deployment),
+            self._deployment(key),
             self._watching.pods(key),
             memory=self._memories.get(key, Memory()),
             now_s=self._clock(),
@@ -177,6 +180,13 @@ class Reconciler:
                 facts=facts,
                 refusal=decided.refusal,
                 phase=summary.phase or "Pending",
+                scale=scale(
+                    service,
+                    self._deployment(service.key),
+                    refused=decided.refusal is not None,
+                    readable=decided.readable,
+                    before=self._routes.find(service.key),
+                ),
                 paused=scaling.paused(self._scaled_object(service.key)),
                 scaler_tls=self._scaler_tls(service, decided),
             )
@@ -191,6 +201,8 @@ class Reconciler:
 
     def _seen(self, service: LLMService, decided: _Decided, facts: Facts) -> status.Seen:
         scaled_object = self._scaled_object(service.key)
+        paused = scaling.paused(scaled_object)
+        listens = self._connected(service.key) if scaled_object and not paused else True
         shared = self._shared_refusal(service.key.namespace)
         return status.Seen(
             facts=facts,
@@ -198,7 +210,8 @@ class Reconciler:
             autoscaling=status.autoscaling(
                 scaled_object,
                 keda=self._watching.keda,
-                paused=scaling.paused(scaled_object),
+                paused=paused,
+                connected=status.connected(service) if listens is None else listens,
                 certificate=self._certificate_problem(service.key),
             ),
             runtime=decided.runtime,
@@ -251,9 +264,12 @@ class Reconciler:
         waits = [
             facts.look_again_s,
             self._demand.lease_s(key) or None,
-            None if self._watching.keda else _KEDA_S,
         ]
         return min((wait for wait in waits if wait), default=None)
+
+    def _deployment(self, key: ServiceKey) -> Manifest | None:
+        name = ServiceKey(key.namespace, names.deployment(key))
+        return self._watching.object(kinds.DEPLOYMENT, name)
 
     def _scaled_object(self, key: ServiceKey) -> Manifest | None:
         name = ServiceKey(key.namespace, names.scaled_object(key))

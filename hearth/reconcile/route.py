@@ -1,11 +1,13 @@
-"""What the gateway needs to know of one service."""
+"""What gateway and scaler need to know of one service."""
 
+import dataclasses
 import datetime
 
 from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest
 from hearth.api.options import Options
 from hearth.reconcile.observation import Facts
-from hearth.routes import ColdStart, KeyRef, Refusal, Route
+from hearth.routes import ColdStart, KeyRef, Refusal, Route, Scale
 
 
 def route(
@@ -15,6 +17,7 @@ def route(
     facts: Facts,
     refusal: Refusal | None,
     phase: str,
+    scale: Scale | None,
     paused: bool,
     scaler_tls: str | None,
 ) -> Route:
@@ -38,8 +41,47 @@ def route(
         authentication=KeyRef(secret=secret.name, key=secret.key) if secret else None,
         failure=facts.failure,
         refusal=refusal,
+        scale=scale,
         paused=paused,
         scaler_tls=scaler_tls,
+    )
+
+
+def scale(
+    service: LLMService,
+    deployment: Manifest | None,
+    *,
+    refused: bool,
+    readable: bool,
+    before: Route | None,
+) -> Scale | None:
+    """What is scaled, and within which bounds; None without a Deployment of this very service.
+
+    | the spec is        | bounds                                            |
+    | ------------------ | ------------------------------------------------- |
+    | good               | its own                                           |
+    | refused            | those of the route before, else its own           |
+    | refused unreadable | those of the route before, else nothing is scaled |
+    """
+    metadata = (deployment or {}).get("metadata", {})
+    owners = [o["uid"] for o in metadata.get("ownerReferences", ()) if o.get("controller")]
+    if deployment is None or metadata.get("deletionTimestamp") or owners != [service.metadata.uid]:
+        return None
+    replicas = deployment["spec"].get("replicas", 1)
+    pods = (deployment.get("status") or {}).get("replicas", 0)
+    known = before.scale if before and before.uid == service.metadata.uid else None
+    if refused and known is not None:
+        return dataclasses.replace(known, replicas=replicas, pods=pods)
+    if not readable:
+        return None
+    wanted = service.spec.scaling
+    return Scale(
+        min=wanted.min,
+        max=max(wanted.min, wanted.max),
+        target=wanted.target,
+        window_s=float(wanted.scale_down_stabilization),
+        replicas=replicas,
+        pods=pods,
     )
 
 

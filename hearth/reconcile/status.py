@@ -17,6 +17,8 @@ WARNING = "Warning"
 """Only there while something in the spec works, but maybe not as meant."""
 OWN = (READY, DEGRADED, AUTOSCALING, WARNING)
 
+_NOT_CONNECTED = "KEDANotConnected"
+
 Truth = Literal["True", "False", "Unknown"]
 _LONGEST = 4096
 
@@ -90,11 +92,17 @@ def manifest(status: LLMServiceStatus) -> Manifest:
 
 
 def autoscaling(
-    scaled_object: Manifest | None, *, keda: bool, paused: bool, certificate: str | None = None
+    scaled_object: Manifest | None,
+    *,
+    keda: bool,
+    paused: bool,
+    connected: bool = True,
+    certificate: str | None = None,
 ) -> Said:
     """Whether KEDA's side is configured, by its own word on the ScaledObject as it is now.
 
-    `certificate`: what is wrong with the one that KEDA is answered with, if anything.
+    `connected`: whether KEDA listens to this service.  `certificate`: what is wrong with the one
+    that KEDA is answered with, if anything.
     """
     if not keda:
         return Said(
@@ -113,7 +121,23 @@ def autoscaling(
         return Said(
             "False", "Paused", "KEDA is paused by an annotation of the ScaledObject; remove it"
         )
+    if not connected:
+        return Said(
+            "False",
+            _NOT_CONNECTED,
+            "KEDA holds no push stream open for this service; look whether its operator runs, what"
+            " its log says of this ScaledObject, and whether it may reach Hearth's scaler port."
+            " Until then Hearth wakes the service itself, some seconds late",
+        )
     return Said("True", "ScaledObjectApplied")
+
+
+def connected(service: LLMService) -> bool:
+    """Whether KEDA listened to this service by the last status."""
+    return not any(
+        condition.type == AUTOSCALING and condition.reason == _NOT_CONNECTED
+        for condition in service.status.conditions
+    )
 
 
 def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:

@@ -194,3 +194,25 @@ def test_a_bad_certificate_is_why_autoscaling_is_not_ready(keda: bool, reason: s
     got = status.autoscaling(None, keda=keda, paused=False, certificate="Secret s has no tls.key")
     assert (got.status, got.reason) == ("False", reason)
     assert (got.message == "Secret s has no tls.key") is keda
+
+
+@pytest.mark.parametrize(
+    ("said", "paused", "reason"),
+    [
+        (None, False, "KEDANotConnected"),
+        (None, True, "Paused"),
+        ({"type": "Ready", "status": "True"}, False, "KEDANotConnected"),
+        ({"type": "Ready", "status": "False", "reason": "TriggerError"}, False, "TriggerError"),
+    ],
+)
+def test_keda_that_does_not_listen(said: dict[str, str] | None, paused: bool, reason: str):
+    scaled_object = {"status": {"conditions": [said] if said else []}}
+    got = status.autoscaling(scaled_object, keda=True, paused=paused, connected=False)
+    assert (got.status, got.reason) == ("False", reason)
+
+
+def test_whether_keda_listened_by_the_last_status():
+    for reason, expected in (("KEDANotConnected", False), ("ScaledObjectApplied", True)):
+        before = {"conditions": [condition("AutoscalingReady", "False", reason)]}
+        assert status.connected(service(status=before)) is expected
+    assert status.connected(service())

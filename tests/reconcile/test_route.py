@@ -1,0 +1,57 @@
+"""What scaling needs to know of a service, and when there is nothing to scale."""
+
+import dataclasses
+
+import pytest
+
+from hearth.reconcile.route import scale
+from hearth.routes import Route, Scale
+from tests.reconcile import builders
+
+SERVICE = builders.service({"scaling": {"min": 1, "max": 4, "target": 8}})
+PLAIN = Scale(min=1, max=4, target=8, window_s=300.0, replicas=2, pods=3)
+BEFORE = dataclasses.replace(PLAIN, min=2, max=9, target=5, window_s=60.0, replicas=7, pods=7)
+STANDING = dataclasses.replace(BEFORE, replicas=2, pods=3)
+
+
+def deployment(*, owner=SERVICE.metadata.uid, **metadata):
+    references = [{"uid": owner, "controller": True}, {"uid": "someone"}]
+    return {
+        "metadata": {"ownerReferences": references, **metadata},
+        "spec": {"replicas": 2},
+        "status": {"replicas": 3},
+    }
+
+
+def route(**fields) -> Route:
+    return Route(
+        **{"key": SERVICE.key, "uid": SERVICE.metadata.uid, "created": 0, "phase": "Ready"} | fields
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "refused", "readable", "before", "expected"),
+    [
+        (deployment(), False, True, None, PLAIN),
+        (deployment(), False, True, route(scale=BEFORE), PLAIN),
+        (deployment(), True, True, None, PLAIN),
+        (deployment(), True, True, route(scale=BEFORE), STANDING),
+        (deployment(), True, True, route(scale=BEFORE, uid="another"), PLAIN),
+        (deployment(), True, False, route(scale=BEFORE), STANDING),
+        (deployment(), True, False, route(), None),
+        (deployment(), True, False, None, None),
+        (None, False, True, route(scale=BEFORE), None),
+        (deployment(owner="another"), False, True, None, None),
+        (deployment(ownerReferences=[]), False, True, None, None),
+        (deployment(deletionTimestamp="2026-01-01T00:00:00Z"), False, True, None, None),
+    ],
+)
+def test_scale(found, refused, readable, before, expected):
+    got = scale(SERVICE, found, refused=refused, readable=readable, before=before)
+    assert got == expected
+
+
+def test_a_deployment_that_is_only_just_written():
+    found = {"metadata": deployment()["metadata"], "spec": {}}
+    got = scale(SERVICE, found, refused=False, readable=True, before=None)
+    assert got == dataclasses.replace(PLAIN, replicas=1, pods=0)
