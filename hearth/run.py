@@ -12,7 +12,6 @@ from anyio.abc import TaskGroup
 from hearth import loop
 from hearth.api.meta import ServiceKey
 from hearth.app import App, CannotStart
-from hearth.cluster import kinds
 from hearth.cluster.fence import Fenced
 from hearth.cluster.interface import ClusterError
 from hearth.cluster.kube import cluster as kube
@@ -42,11 +41,7 @@ def run(settings: ClusterSettings) -> int:
 
 
 async def _serve(settings: ClusterSettings) -> int:
-    cluster = await kube.connect(
-        kubeconfig=settings.kubeconfig,
-        context=settings.context,
-        managed_fields=(kinds.DEPLOYMENT,),
-    )
+    cluster = await kube.connect(kubeconfig=settings.kubeconfig, context=settings.context)
     async with cluster:
         me = settings.pod_name or os.uname().nodename
         leader = Leader(

@@ -2,7 +2,6 @@
 
 import logging
 import random
-import secrets
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -40,11 +39,6 @@ class NotLeading(interface.Unavailable):
 def now_s() -> float:
     """A monotonic clock that goes on while the machine is suspended, where there is one."""
     return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
-
-
-def identity(pod: str) -> str:
-    """The holder's name of this process: a container may start again within the same pod."""
-    return f"{pod}_{secrets.token_hex(4)}"
 
 
 class Leader:

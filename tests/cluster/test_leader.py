@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.cluster import kinds, leader
+from hearth.cluster import kinds
 from hearth.cluster.election import Timing
 from hearth.cluster.interface import Conflict, NotFound, Unavailable
 from hearth.cluster.kube import cluster as kube
@@ -567,11 +567,6 @@ class TestWriting:
             one = await stage.start("one")
             with pytest.raises(Conflict), one.leader.writing():
                 raise Conflict("no")
-
-
-def test_a_pod_that_starts_again_is_another_candidate():
-    assert leader.identity("hearth-0").startswith("hearth-0_")
-    assert leader.identity("hearth-0") != leader.identity("hearth-0")
 
 
 def test_the_default_clock_counts_suspended_time():
