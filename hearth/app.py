@@ -13,7 +13,7 @@ from hearth.admin import server as admin_server
 from hearth.admin.server import Admin
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
-from hearth.cluster.controller import Controller
+from hearth.cluster.controller import Controller, Reconcile
 from hearth.cluster.interface import Cluster, NotFound
 from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
@@ -145,9 +145,10 @@ class App:
             shared_refusal=shared.refusal,
         )
         informers = self.watching.informers
+        first = _FirstLook(reconciler.reconcile)
         services = Controller(
             "services",
-            reconciler.reconcile,
+            first.reconcile,
             queue=self._services,
             informers=informers,
             watcher=self._passed,
@@ -160,7 +161,9 @@ class App:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(services.run)
                 tasks.start_soon(namespaces.run)
-                await self._know()
+                for informer in informers:
+                    await informer.synced.wait()
+                await first.over(self.watching.known())
                 log.info("ready", extra={"services": len(tuple(self.routes.routes()))})
                 task_status.started()
         finally:
@@ -175,22 +178,34 @@ class App:
         self.unready("Hearth is stopping")
         await self.gateway.drain(self._settings.drain_limit)
 
-    async def _know(self) -> None:
-        """Return once every service that there is has been looked at."""
-        for informer in self.watching.informers:
-            await informer.synced.wait()
-        for key in self.watching.known():
-            while True:
-                changed = self.routes.changed(key)
-                if key in self.routes or not self.watching.services(key):
-                    break
-                await changed.wait()
-
     def _passed(self, outcome: str, seconds: float) -> None:
         self.metrics.reconciled(result=outcome, seconds=seconds)
 
 
 _STOP_S = 5.0
+
+
+class _FirstLook:
+    """Knows which services have been looked at, well or not: one that cannot be reconciled must
+    not keep all others from being served."""
+
+    def __init__(self, reconcile: Reconcile[ServiceKey]) -> None:
+        self._reconcile = reconcile
+        self._seen: set[ServiceKey] = set()
+        self._more = anyio.Event()
+
+    async def reconcile(self, key: ServiceKey) -> float | None:
+        try:
+            return await self._reconcile(key)
+        finally:
+            self._seen.add(key)
+            self._more.set()
+            self._more = anyio.Event()
+
+    async def over(self, keys: set[ServiceKey]) -> None:
+        """Return once each of `keys` has been looked at."""
+        while not keys <= self._seen:
+            await self._more.wait()
 
 
 class _Edges:
