@@ -191,21 +191,23 @@ class _FirstLook:
 
     def __init__(self, reconcile: Reconcile[ServiceKey]) -> None:
         self._reconcile = reconcile
-        self._seen: set[ServiceKey] = set()
+        self._seen: set[ServiceKey] | None = set()
         self._more = anyio.Event()
 
     async def reconcile(self, key: ServiceKey) -> float | None:
         try:
             return await self._reconcile(key)
         finally:
-            self._seen.add(key)
-            self._more.set()
-            self._more = anyio.Event()
+            if self._seen is not None:
+                self._seen.add(key)
+                self._more.set()
+                self._more = anyio.Event()
 
     async def over(self, keys: set[ServiceKey]) -> None:
         """Return once each of `keys` has been looked at."""
-        while not keys <= self._seen:
+        while self._seen is not None and not keys <= self._seen:
             await self._more.wait()
+        self._seen = None
 
 
 class _Edges:

@@ -12,7 +12,7 @@ from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.api.options import Options
 from hearth.cluster import kinds
-from hearth.cluster.interface import Cluster, Forbidden, Invalid, NotFound
+from hearth.cluster.interface import Cluster, ClusterError, Forbidden, Invalid, NotFound
 from hearth.demand import DemandTable
 from hearth.reconcile import (
     desired,
@@ -109,9 +109,16 @@ class Reconciler:
     async def _serve(self, service: LLMService, refused: Refusal | None) -> float | None:
         key = service.key
         facts = self._observe(service)
-        decided = (
-            _Decided(refusal=refused, readable=False) if refused else await self._decide(service)
-        )
+        try:
+            decided = (
+                _Decided(refusal=refused, readable=False)
+                if refused
+                else await self._decide(service)
+            )
+        except ClusterError:
+            if key not in self._routes:  # what runs is served, whatever cannot be read now
+                self._publish(service, _Decided(), facts)
+            raise
         self._publish(service, decided, facts)
         again_s = self._again_s(key, facts)
         if decided.writes:
