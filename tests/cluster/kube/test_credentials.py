@@ -133,6 +133,11 @@ class TestServiceAccount:
             server.on("GET", PODS, always=EMPTY)
             with pytest.raises(Unavailable, match="certificate verify failed"):
                 await anext(cluster.watch(kinds.POD, since="1"))
+            for spoilt in ("none", None):  # half written, or not there for a moment
+                path = tmp_path / "ca.crt"
+                path.unlink() if spoilt is None else path.write_text(spoilt)
+                with pytest.raises(Unavailable, match="certificate verify failed"):
+                    await anext(cluster.watch(kinds.POD, since="1"))
             shutil.copy(certificate("b").certificate, tmp_path / "ca.crt")
             await cluster.list(kinds.POD)
             await cluster.__aexit__()

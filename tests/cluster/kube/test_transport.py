@@ -163,6 +163,13 @@ async def test_a_server_that_hangs_is_left_at_the_deadline(connect, server):
     await server.all_gone()
 
 
+async def test_at_the_deadline_the_last_word_of_the_server_counts(connect, server):
+    cluster = await connect(call_s=0.3)
+    server.on("GET", CHAT, refuse(503, message="starting up"), always=hang)
+    with pytest.raises(Unavailable, match="starting up"):
+        await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
+
+
 async def test_a_try_that_hangs_is_followed_by_another(connect, server):
     cluster = await connect(try_s=0.05)
     server.on("GET", CHAT, hang, reply(body=deployment()))
