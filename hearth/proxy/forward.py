@@ -75,7 +75,7 @@ class Relay:
                 await reply.write(data)
                 writing = False
                 scope.deadline = anyio.current_time() + self._limits.idle_s
-                data = await self._answer.read()
+                data = await self._next(reply)
             if until_done and self._events and self.status == 200 and not reply.done:
                 raise upstream.Lost("the stream ended without [DONE]")
             writing = True
@@ -85,6 +85,15 @@ class Relay:
             if writing:
                 raise ConnectionAbortedError("the client takes nothing")
             raise Silent
+
+    async def _next(self, reply: Reply) -> bytes:
+        try:
+            return await self._answer.read()
+        except upstream.Lost:
+            if self._events and reply.done:
+                # The stream said that it is whole; how its connection ends is no part of it.
+                return b""
+            raise
 
     @property
     def fits_stream(self) -> bool:

@@ -41,8 +41,7 @@ class Record:
     def finished(self, key, *, outcome, status, seconds):
         assert seconds >= 0
         self.ends.append((key, str(outcome), status))
-        changed, self.changed = self.changed, anyio.Event()
-        changed.set()
+        self._tell()
 
     def rejected(self, key, *, reason):
         self.rejections.append(str(reason))
@@ -55,11 +54,21 @@ class Record:
 
     def backend_failed(self, key, *, reason):
         self.failures.append(reason)
+        self._tell()
 
     async def until(self, ends: int) -> None:
         """Wait until so many requests have ended."""
         while len(self.ends) < ends:
             await self.changed.wait()
+
+    async def failed(self) -> None:
+        """Wait until an endpoint has failed."""
+        while not self.failures:
+            await self.changed.wait()
+
+    def _tell(self) -> None:
+        changed, self.changed = self.changed, anyio.Event()
+        changed.set()
 
     @property
     def outcomes(self) -> list[str]:

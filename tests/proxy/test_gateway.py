@@ -1,35 +1,274 @@
-"""The gateway on loopback sockets: warm, cold, and every way to end."""
+"""The gateway as one: opened, drained, and nothing left after every kind of ending."""
+
+import asyncio
+import gc
+import json
+import os
+import random
+from dataclasses import replace
 
 import anyio
+import pytest
 
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.proxy.answers import Code
+from hearth.proxy.gateway import Gateway
+from hearth.proxy.observer import Outcome
+from hearth.routes import ColdStart, KeyRef, Refusal, RouteTable
 from tests.proxy import backend
-from tests.proxy.stage import KEY, STREAM, pod, stage
+from tests.proxy.backend import DONE, Conn, completion, delta
+from tests.proxy.stage import BODY, CONFIG, HOST, KEY, STREAM, Stage, pod, stage
 
 
-async def test_a_warm_request_is_answered_by_the_backend():
+async def no_secret(_namespace: str, _name: str):
+    return None
+
+
+async def test_a_port_in_use_is_an_os_error():
+    async with stage() as s:
+        other = Gateway(demand=DemandTable(linger_s=1), routes=RouteTable(), read_secret=no_secret)
+        with pytest.raises(OSError):
+            await other.serve(*s.address)
+
+
+async def test_draining_what_was_never_served_ends_it():
+    gateway = Gateway(demand=DemandTable(linger_s=1), routes=RouteTable(), read_secret=no_secret)
+    await gateway.drain(10)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(gateway.serve)
+
+
+# Drain
+
+
+async def paced(conn: Conn) -> None:
+    """A stream that goes on when it is told to."""
+    await conn.events()
+    await conn.chunk(delta("a"))
+    await go.wait()
+    await conn.chunk(delta("b") + DONE)
+    await conn.end()
+
+
+go = anyio.Event()
+
+
+@pytest.fixture(autouse=True)
+def not_yet():
+    global go
+    go = anyio.Event()
+
+
+async def test_on_a_drain_streams_finish_holds_are_told_and_newcomers_turned_away():
+    other = ServiceKey("ai", "cold")
+    async with backend.running(paced) as server, stage() as s:
+        s.put(pod(server))
+        s.put(key=other)
+        async with (
+            s.raw() as stream,
+            s.raw(host="cold.ai.svc") as held,
+            s.raw(BODY, host="cold.ai.svc") as plain,
+        ):
+            await stream.until(b"data: ")
+            await held.until(b"heartbeat")
+            await s.pending(2, key=other)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(s.gateway.drain, 60)
+                assert b'"code":"shutting_down"' in await held.until(b"0\r\n\r\n")
+                text = await plain.rest()
+                assert text.startswith(b"HTTP/1.1 503") and b"Retry-After" in text
+                assert b"Connection: close" in text
+                status, headers, text = await s.ask()
+                assert (status, json.loads(text)["error"]["code"]) == (503, "shutting_down")
+                assert "Retry-After" in headers
+                go.set()
+                assert (await stream.until(b"0\r\n\r\n")).count(b"[DONE]") == 1
+        assert s.record.outcomes.count("ok") == 1
+        assert s.record.outcomes.count("shutting_down") == 3
+
+
+async def test_after_the_limit_what_still_runs_is_told_why_it_ends():
+    async def half(conn: Conn) -> None:
+        await conn.head("Content-Length: 100")
+        await conn.send(b"half")
+        await conn.until_closed()
+
+    async def silent(conn: Conn) -> None:
+        await conn.until_closed()
+
+    other, third = ServiceKey("ai", "other"), ServiceKey("ai", "third")
+    async with (
+        backend.running(paced) as a,
+        backend.running(half) as b,
+        backend.running(silent) as c,
+        stage() as s,
+    ):
+        s.put(pod(a))
+        s.put(pod(b), key=other)
+        s.put(pod(c), key=third)
+        async with (
+            s.raw() as stream,
+            s.raw(BODY, host="other.ai.svc") as plain,
+            s.raw(BODY, host="third.ai.svc") as none,
+        ):
+            await stream.until(b"data: ")
+            await plain.until(b"half")
+            await c.until(lambda x: x.calls())
+            await s.gateway.drain(0)
+            text = await stream.rest()
+            assert b'data: {"error":{' in text and b"shutting_down" in text
+            assert b"[DONE]" not in text
+            assert (await plain.rest()).endswith(b"half")
+            assert (await none.rest()).startswith(b"HTTP/1.1 503")
+        for server in (a, b, c):
+            await server.until(lambda x: x.open == 0)
+
+
+async def test_a_gateway_that_is_cancelled_leaves_nothing():
+    demand, routes = DemandTable(linger_s=1), RouteTable()
+    gateway = Gateway(demand=demand, routes=routes, read_secret=no_secret)
+    async with anyio.create_task_group() as tasks:
+        address = await tasks.start(gateway.serve)
+        tasks.cancel_scope.cancel()
+    with pytest.raises(OSError):
+        await anyio.connect_tcp(*address)
+
+
+# Every ending, 200 times
+
+
+class Chaos:
+    """Backends and clients that end in every way, by a seed."""
+
+    def __init__(self, s: Stage, seed: int) -> None:
+        self.s = s
+        self.random = random.Random(seed)
+        self.sent = 0
+
+    async def backend(self, conn: Conn) -> None:
+        if conn.seen.method == "GET":
+            return await conn.json({"data": [{"id": "served"}]})
+        how = conn.seen.json.get("how")
+        stream = conn.seen.json.get("stream")
+        match how:
+            case "reset":
+                conn.reset()
+            case "hang":
+                await conn.until_closed()
+            case "refuse":
+                await conn.json({"error": {"message": "no"}}, status="400 Bad")
+            case "slow head":
+                await anyio.sleep(0.01)
+        if not stream:
+            if how == "cut":
+                await conn.head("Content-Length: 100")
+                await conn.send(b"half")
+                conn.close()
+            return await conn.json(completion())
+        await conn.events()
+        for number in range(5):
+            await conn.chunk(delta("x"))
+            await anyio.lowlevel.checkpoint()
+            if how == "cut" and number == 2:
+                conn.reset()
+            if how == "stall" and number == 2:
+                await conn.until_closed()
+        if how != "no done":
+            await conn.chunk(DONE)
+        await conn.end()
+
+    async def one(self) -> None:
+        kinds = ("", "reset", "hang", "refuse", "cut", "stall", "no done", "slow head", "")
+        how = self.random.choice(kinds)
+        body: dict | bytes = {**BODY, "how": how, "stream": self.random.random() < 0.6}
+        host = self.random.choice(
+            (HOST, HOST, HOST, "cold.ai.svc", "locked.ai.svc", "bad.ai.svc", "nowhere")
+        )
+        match self.random.randrange(12):
+            case 0:
+                body = b"{"
+            case 1:
+                body = b'{"x":"' + b"x" * 70_000 + b'"}'
+        leave_after_s = self.random.choice((None, None, None, 0.0, 0.002, 0.01, 0.03))
+        self.sent += 1
+        async with self.s.raw(body, host=host) as client:
+            with anyio.move_on_after(10 if leave_after_s is None else leave_after_s) as scope:
+                await client.until(
+                    b"0\r\n\r\n" if isinstance(body, dict) and body["stream"] else b"}"
+                )
+        del scope
+
+    async def run(self, number: int) -> None:
+        async with anyio.create_task_group() as tasks:
+            for _ in range(number):
+                tasks.start_soon(self._survive)
+                await anyio.sleep(0.001)
+
+    async def _survive(self) -> None:
+        try:
+            await self.one()
+        except (anyio.EndOfStream, anyio.BrokenResourceError):
+            return
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_after_two_hundred_endings_nothing_is_left(seed):
+    tasks_before = len(asyncio.all_tasks())
+    files_before = len(os.listdir("/proc/self/fd"))
+    config = replace(CONFIG, body_limit_bytes=64_000)
+    async with stage(config) as s:
+        chaos = Chaos(s, seed)
+        async with backend.running(chaos.backend) as one, backend.running(chaos.backend) as two:
+            limits = {"response_timeout_s": 0.1, "idle_timeout_s": 0.1, "heartbeat_s": 0.005}
+            s.put(pod(one), pod(two), max_queue=40, **limits)
+            s.put(key=ServiceKey("ai", "cold"), activation_timeout_s=0.05, max_queue=5)
+            s.put(key=ServiceKey("ai", "locked"), authentication=KeyRef(secret="s", key="k"))
+            s.put(key=ServiceKey("ai", "bad"), refusal=Refusal(reason="Render", message="no"))
+            await chaos.run(200)
+            for row in tuple(s.demand.rows()):
+                await s.pending(0, key=row.key)
+            await one.until(lambda b: b.open == s_idle(b))
+            known = {*Outcome, *Code}
+            assert set(s.record.outcomes) <= known
+            assert len(set(s.record.outcomes)) >= 8
+            assert Code.INTERNAL_ERROR not in s.record.outcomes
+            assert s.gateway.held_bytes == 0
+            for row in s.demand.rows():
+                assert row.pending == 0
+                assert s.gateway.in_flight(row.key) == 0
+                assert s.gateway.waiting(row.key) == 0
+    gc.collect()
+    await anyio.wait_all_tasks_blocked()
+    assert len(asyncio.all_tasks()) == tasks_before
+    assert len(os.listdir("/proc/self/fd")) <= files_before
+
+
+def s_idle(server: backend.Server) -> int:
+    """Connections that may be open: kept ones, none in the middle of an answer."""
+    return server.open
+
+
+# Load
+
+
+async def test_ten_big_bodies_do_not_stop_the_loop_and_are_not_multiplied():
     async with backend.running() as server, stage() as s:
         s.put(pod(server))
-        status, _, text = await s.ask()
-        assert status == 200
-        assert "hello" in text
-        assert s.record.outcomes == ["ok"]
-
-
-async def test_a_cold_stream_shows_heartbeats_then_tokens():
-    async with backend.running() as server, stage() as s:
-        s.put(heartbeat_s=0.02)
-        async with s.raw(STREAM) as client:
-            await client.until(b": heartbeat\n\r\nc\r\n: heartbeat\n")
-            s.put(pod(server, ready=False))
-            text = await client.until(b"[DONE]")
-        assert b"hel" in text
-
-
-async def test_a_cold_plain_request_is_held():
-    async with backend.running() as server, stage() as s:
-        s.put()
+        body = b'{"model":"ai/chat","messages":"' + b"x" * 8_000_000 + b'"}'
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(s.ask)
-            await s.pending(1)
-            s.put(pod(server, ready=False))
-        assert s.record.ends == [(KEY, "ok", 200)]
+            for _ in range(10):
+                tasks.start_soon(lambda: s.ask(body, host="llm.test"))
+        assert len(server.calls()) == 10
+        assert {len(call.body) for call in server.calls()} == {len(body) - 1}
+        assert s.gateway.held_bytes == 0
+
+
+async def test_a_rejecting_service_under_load_counts_nothing_as_pending():
+    async with stage() as s:
+        s.put(cold_start=ColdStart.REJECT, max_queue=1)
+        async with anyio.create_task_group() as tasks:
+            for _ in range(50):
+                tasks.start_soon(s.ask, STREAM)
+        assert s.record.outcomes == ["cold_start"] * 50
+        assert s.demand.pending(KEY) == 0

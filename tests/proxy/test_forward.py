@@ -1,0 +1,427 @@
+"""Answers relayed as they come, and broken off where they break."""
+
+import gzip
+import zlib
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from tests.proxy import backend
+from tests.proxy.backend import DONE, Conn, delta
+from tests.proxy.stage import BODY, CONFIG, KEY, STREAM, pod, sip, stage
+
+EVENTS = (
+    b": ping\r\n\r\n"
+    + "data: 你好 😀 é\n\n".encode()
+    + b'event: custom\r\nid: 7\r\ndata: {"a":1}\r\n\r\n'
+    + b"retry: 10\n\nunknown: field\ndata:\n\n"
+    + DONE
+)
+
+
+async def test_events_pass_byte_for_byte_however_they_are_cut():
+    async def one_byte_a_time(conn: Conn) -> None:
+        await conn.events()
+        for at in range(len(EVENTS)):
+            await conn.chunk(EVENTS[at : at + 1])
+        await conn.end()
+
+    async with backend.running(one_byte_a_time) as server, stage() as s:
+        s.put(pod(server))
+        async with s.post(STREAM) as response:
+            assert await response.read() == EVENTS
+            assert response.headers["Content-Type"] == "text/event-stream"
+            assert response.headers["X-Accel-Buffering"] == "no"
+
+
+async def test_events_pass_byte_for_byte_after_heartbeats():
+    async def in_two(conn: Conn) -> None:
+        if conn.seen.method == "GET":
+            return await conn.json({})
+        await conn.events()
+        await conn.chunk(EVENTS[:20])
+        await conn.chunk(EVENTS[20:])
+        await conn.end()
+
+    async with backend.running(in_two) as server, stage() as s:
+        s.put()
+        async with s.post(STREAM) as response:
+            s.put(pod(server))
+            assert await response.read() == b": heartbeat\n" + EVENTS
+
+
+async def test_each_chunk_is_passed_on_before_the_next_is_there():
+    go = [anyio.Event() for _ in range(3)]
+
+    async def paced(conn: Conn) -> None:
+        await conn.events()
+        for event in go:
+            await conn.chunk(delta("x"))
+            await event.wait()
+        await conn.chunk(DONE)
+        await conn.end()
+
+    async with backend.running(paced) as server, stage() as s:
+        s.put(pod(server))
+        async with s.post(STREAM) as response:
+            for event in go:
+                assert await response.content.readany() == delta("x")
+                event.set()
+            assert await response.read() == DONE
+
+
+async def test_the_head_of_a_warm_stream_is_not_held_back():
+    go = anyio.Event()
+
+    async def slow(conn: Conn) -> None:
+        await conn.events("X-Engine: vllm")
+        await go.wait()
+        await conn.chunk(DONE)
+        await conn.end()
+
+    async with backend.running(slow) as server, stage() as s:
+        s.put(pod(server))
+        async with s.post(STREAM) as response:
+            assert response.headers["X-Engine"] == "vllm"
+            go.set()
+            await response.read()
+
+
+PLAIN = b'{"answer":"' + b"x" * 300_000 + b'"}'
+
+
+async def by_length(conn: Conn) -> None:
+    await conn.json(PLAIN)
+
+
+async def by_chunks(conn: Conn) -> None:
+    await conn.head("Content-Type: application/json", "Transfer-Encoding: chunked")
+    for at in range(0, len(PLAIN), 9999):
+        await conn.chunk(PLAIN[at : at + 9999])
+    await conn.end()
+
+
+async def by_end(conn: Conn) -> None:
+    await conn.head("Content-Type: application/json", "Connection: close")
+    await conn.send(PLAIN)
+    conn.close()
+
+
+@pytest.mark.parametrize("handler", [by_length, by_chunks, by_end])
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+async def test_every_framing(handler, version):
+    async with backend.running(handler) as server, stage() as s:
+        s.put(pod(server))
+        if version == "1.1":
+            async with s.post() as response:
+                assert await response.read() == PLAIN
+                assert ("Content-Length" in response.headers) == (handler is by_length)
+        else:
+            async with s.raw(BODY, version="1.0") as client:
+                head, _, body = (await client.rest()).partition(b"\r\n\r\n")
+                assert body == PLAIN
+                assert b"chunked" not in head
+
+
+@pytest.mark.parametrize(
+    ("encoding", "body"),
+    [
+        ("gzip", gzip.compress(PLAIN)),
+        ("deflate", zlib.compress(PLAIN)),
+        ("gzip, gzip", gzip.compress(gzip.compress(PLAIN))),
+    ],
+)
+async def test_compressed_answers_pass_as_they_are(encoding, body):
+    async def compressed(conn: Conn) -> None:
+        await conn.json(body, f"Content-Encoding: {encoding}")
+
+    async with backend.running(compressed) as server, stage() as s:
+        s.put(pod(server))
+        async with s.raw(BODY) as client:
+            text = await client.until(body)
+        assert f"Content-Encoding: {encoding}".encode() in text
+        assert f"Content-Length: {len(body)}".encode() in text
+
+
+async def test_statuses_and_fields_pass():
+    async def teapot(conn: Conn) -> None:
+        await conn.json(
+            b"{}",
+            "Set-Cookie: a=1",
+            "Set-Cookie: b=2",
+            "X-Hop: 1",
+            "Connection: x-hop",
+            status="418 Short And Stout",
+        )
+
+    async with backend.running(teapot) as server, stage() as s:
+        s.put(pod(server))
+        async with s.post() as response:
+            assert (response.status, response.reason) == (418, "Short And Stout")
+            assert response.headers.getall("Set-Cookie") == ["a=1", "b=2"]
+            assert "X-Hop" not in response.headers
+        assert s.record.outcomes == ["upstream_status"]
+
+
+async def test_an_answer_without_a_body():
+    async def nothing(conn: Conn) -> None:
+        await conn.head(status="204 No Content")
+
+    async with backend.running(nothing) as server, stage() as s:
+        s.put(pod(server))
+        async with s.post() as response:
+            assert (response.status, await response.read()) == (204, b"")
+
+
+# Broken off
+
+
+async def reset(conn: Conn) -> None:
+    conn.reset()
+
+
+async def close(conn: Conn) -> None:
+    conn.close()
+
+
+async def cut_chunk(conn: Conn) -> None:
+    await conn.send(b"ff\r\n")
+    conn.close()
+
+
+async def clean_end(conn: Conn) -> None:
+    await conn.end()
+
+
+ENDS = [reset, close, cut_chunk, clean_end]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize(
+    ("sent", "closing"),
+    [
+        (delta("a"), b""),
+        (b"data: {}\r\n\r\n", b""),
+        (b"data: {}\r\r", b""),
+        (b"data: {}\n", b"\n"),
+        (b"data: {}\r\n", b"\n"),
+        (b"data: {}\r", b"\n\n"),
+        (b'data: {"hal', b"\n\n"),
+        (b"", b""),
+    ],
+)
+async def test_a_broken_stream_ends_with_an_error_event(end, cold, sent, closing):
+    async def broken(conn: Conn) -> None:
+        if conn.seen.method == "GET":
+            return await conn.json({})
+        await conn.events()
+        if sent:
+            await conn.chunk(sent)
+            await seen.wait()
+        await end(conn)
+
+    seen = anyio.Event()
+    async with backend.running(broken) as server, stage() as s:
+        s.put(*(() if cold else (pod(server),)))
+        async with s.post(STREAM) as response:
+            s.put(pod(server))
+            data = b""
+            while sent and not data.endswith(sent):
+                data += await response.content.readany()
+            seen.set()
+            data += await response.read()
+        data = data.removeprefix(b": heartbeat\n")
+        assert data.startswith(sent + closing + b'data: {"error":{')
+        assert data.endswith(b"}\n\n")
+        assert b"[DONE]" not in data
+        assert s.record.ends == [(KEY, "upstream_error", 200)]
+        assert s.record.failures == ["lost"]
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_whole_stream_is_whole_however_the_connection_ends(end):
+    async def done(conn: Conn) -> None:
+        await conn.events()
+        await conn.chunk(delta("a") + DONE)
+        await seen.wait()
+        await end(conn)
+
+    seen = anyio.Event()
+    async with backend.running(done) as server, stage() as s:
+        s.put(pod(server))
+        async with s.post(STREAM) as response:
+            text = await response.content.readany()
+            seen.set()
+            assert text + await response.read() == delta("a") + DONE
+        assert s.record.outcomes == ["ok"]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        b"data: [DONE]\n\n",
+        b"data: [DONE]\r\n\r\n",
+        b"data:[DONE]\n\n",
+        b"data: [DONE]\n",
+        b"data: [DONE]",
+    ],
+)
+async def test_ways_to_write_done(last):
+    async def done(conn: Conn) -> None:
+        await conn.events()
+        await conn.chunk(delta("a"))
+        for at in range(len(last)):
+            await conn.chunk(last[at : at + 1])
+        await conn.end()
+
+    async with backend.running(done) as server, stage() as s:
+        s.put(pod(server))
+        async with s.post(STREAM) as response:
+            assert await response.read() == delta("a") + last
+        assert s.record.outcomes == ["ok"]
+
+
+async def test_done_inside_a_text_is_not_the_end():
+    async def said(conn: Conn) -> None:
+        await conn.events()
+        await conn.chunk(delta("data: [DONE]"))
+        await conn.end()
+
+    async with backend.running(said) as server, stage() as s:
+        s.put(pod(server))
+        await s.ask(STREAM)
+        assert s.record.outcomes == ["upstream_error"]
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
+async def test_routes_whose_streams_end_with_events_of_their_own(path):
+    async def ended(conn: Conn) -> None:
+        await conn.events()
+        await conn.chunk(b"event: message_stop\ndata: {}\n\n")
+        await conn.end()
+
+    async with backend.running(ended) as server, stage() as s:
+        s.put(pod(server))
+        await s.ask(STREAM, path=path)
+        assert s.record.outcomes == ["ok"]
+
+
+@pytest.mark.parametrize(
+    "framing", ["Content-Length: 100", "Transfer-Encoding: chunked", "Connection: close"]
+)
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+async def test_any_other_answer_that_breaks_breaks_the_client_s_connection(framing, version):
+    async def broken(conn: Conn) -> None:
+        await conn.head("Content-Type: application/json", framing)
+        if "chunked" in framing:
+            await conn.chunk(b'{"half')
+        else:
+            await conn.send(b'{"half')
+        await seen.wait()
+        conn.reset()
+
+    seen = anyio.Event()
+    async with backend.running(broken) as server, stage() as s:
+        s.put(pod(server))
+        async with s.raw(BODY, version=version) as client:
+            await client.until(b"half")
+            seen.set()
+            reset_ = False
+            try:
+                while True:
+                    client.data += await client.stream.receive()
+            except anyio.BrokenResourceError:
+                reset_ = True
+            except anyio.EndOfStream:
+                pass
+        head, _, body = client.data.partition(b"\r\n\r\n")
+        # Not one of them can be taken for whole: no last chunk, less than the length, or an RST.
+        assert b"\r\n0\r\n\r\n" not in body
+        if version == "1.0" and b"Content-Length" not in head:
+            assert reset_
+        assert s.record.outcomes == ["upstream_error"]
+
+
+async def test_the_first_half_of_an_answer_that_breaks_before_its_body_is_a_502():
+    async def head_only(conn: Conn) -> None:
+        await conn.head("Content-Type: application/json", "Content-Length: 100")
+        conn.reset()
+
+    async with backend.running(head_only) as server, stage() as s:
+        s.put(pod(server))
+        status, _, _ = await s.ask()
+        assert status == 502
+
+
+# Three clocks
+
+
+async def test_silence_between_two_reads_of_a_stream():
+    async def stalls(conn: Conn) -> None:
+        await conn.events()
+        await conn.chunk(delta("a"))
+        await conn.until_closed()
+
+    async with backend.running(stalls) as server, stage() as s:
+        s.put(pod(server), idle_timeout_s=0.05)
+        async with s.post(STREAM) as response:
+            text = await response.read()
+        assert b'"code":"upstream_timeout"' in text
+        assert s.record.ends == [(KEY, "upstream_timeout", 200)]
+        await server.until(lambda b: b.open == 0)
+
+
+async def test_silence_in_the_middle_of_a_plain_answer():
+    async def stalls(conn: Conn) -> None:
+        await conn.head("Content-Length: 100")
+        await conn.send(b"half")
+        await conn.until_closed()
+
+    async with backend.running(stalls) as server, stage() as s:
+        s.put(pod(server), idle_timeout_s=0.05)
+        async with s.post() as response:
+            assert (await sip(response)).endswith(b"<ABORTED>")
+
+
+async def test_a_long_answer_outlives_every_limit_but_that_of_silence():
+    async def drip(conn: Conn) -> None:
+        await conn.events()
+        for _ in range(30):
+            await conn.chunk(delta("x"))
+            await anyio.sleep(0.01)
+        await conn.chunk(DONE)
+        await conn.end()
+
+    async with backend.running(drip) as server, stage() as s:
+        s.put(pod(server), idle_timeout_s=0.2, response_timeout_s=0.2, activation_timeout_s=0.1)
+        await s.ask(STREAM)
+        assert s.record.outcomes == ["ok"]
+
+
+async def test_a_client_that_reads_nothing_pauses_the_backend():
+    sent = 0
+
+    async def endless(conn: Conn) -> None:
+        nonlocal sent
+        await conn.events()
+        block = b"data: " + b"x" * 65_000 + b"\n\n"
+        try:
+            with anyio.move_on_after(30):
+                while True:
+                    await conn.chunk(block)
+                    sent += len(block)
+        except anyio.BrokenResourceError:
+            conn.close()
+
+    async with backend.running(endless) as server, stage(replace(CONFIG, stall_s=0.5)) as s:
+        s.put(pod(server))
+        async with s.raw():
+            # It takes nothing, loses its place, and the backend is told to stop.
+            await s.pending(1)
+            await s.pending(0)
+            await server.until(lambda b: b.open == 0)
+        # What kernels buffer on three sockets; not what a backend could send in half a second.
+        assert sent < 16_000_000
+        assert s.record.outcomes == ["client_cancelled"]
