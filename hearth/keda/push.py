@@ -14,7 +14,7 @@ from typing import Protocol
 import anyio
 
 from hearth.api.meta import ServiceKey
-from hearth.demand import DemandTable
+from hearth.demand import DemandTable, Listener
 from hearth.keda.gate import Gate
 from hearth.routes import RouteTable
 
@@ -112,6 +112,7 @@ def exists(routes: RouteTable, key: ServiceKey, uid: str) -> bool:
 class _Stream:
     key: ServiceKey
     uid: str
+    tls: bool
     told: Told | None = None
     greeted: bool = False
     due: bool = False
@@ -141,6 +142,7 @@ class Pushes:
         self._ending = False
         self._spells: dict[ServiceKey, Spell] = {}
         self._streams: dict[ServiceKey, list[_Stream]] = {}
+        self._listeners: list[Listener] = []
         demand.listen(self._changed)
         routes.listen(self._changed)
         gate.listen(self._gate_changed)
@@ -158,19 +160,30 @@ class Pushes:
         """Push streams KEDA holds open for this service."""
         return len(self._streams.get(key, ()))
 
+    def any_stream(self) -> bool:
+        """Whether KEDA holds a push stream open for any service at all."""
+        return bool(self._streams)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener(key)` whenever a stream was opened or has ended; returns how to stop."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
     def end(self) -> None:
         """Let every stream, and each that is opened later, return at its next step."""
         self._ending = True
         self._wake_all()
 
-    async def stream(self, key: ServiceKey, *, uid: str, send: Send) -> None:
+    async def stream(self, key: ServiceKey, *, uid: str, send: Send, tls: bool = False) -> None:
         """Push on one stream until `end`.
 
         `send` sends one `true`.  Raises ServiceGone once the service (of this uid, unless it is
-        empty) is dropped, or has not appeared within APPEAR_S; whatever `send` raises.
+        empty) is dropped or, in plaintext, asks for TLS, or has not appeared within APPEAR_S;
+        whatever `send` raises.
         """
-        stream = _Stream(key, uid)
+        stream = _Stream(key, uid, tls)
         self._streams.setdefault(key, []).append(stream)
+        self._tell(key)
         try:
             await self._appear(stream)
             if self._ending:
@@ -184,6 +197,7 @@ class Pushes:
             self._streams[key].remove(stream)
             if not self._streams[key]:
                 del self._streams[key]
+            self._tell(key)
 
     def __repr__(self) -> str:
         rows = " ".join(f"{key}={len(streams)}" for key, streams in self._streams.items())
@@ -191,7 +205,7 @@ class Pushes:
 
     async def _appear(self, stream: _Stream) -> None:
         give_up_at: float | None = None
-        while not self._ending and not exists(self._routes, stream.key, stream.uid):
+        while not self._ending and not self._serves(stream):
             wait_s: float | None = None
             if self._gate.closed is None:
                 now = self._clock()
@@ -203,7 +217,7 @@ class Pushes:
 
     async def _push(self, stream: _Stream, send: Send) -> None:
         while not self._ending:
-            if not exists(self._routes, stream.key, stream.uid):
+            if not self._serves(stream):
                 raise ServiceGone(stream.key)
             now = self._clock()
             self._look(stream, self._observe(stream.key), now)
@@ -246,7 +260,7 @@ class Pushes:
         return spell
 
     def _look(self, stream: _Stream, spell: Spell | None, now: float) -> None:
-        if self._gate.closed is not None or not exists(self._routes, stream.key, stream.uid):
+        if self._gate.closed is not None or not self._serves(stream):
             stream.told, stream.due, stream.greeted = None, False, False
             return
         stream.told, due = decide(stream.told, spell, now=now)
@@ -254,6 +268,12 @@ class Pushes:
             stream.greeted = True
             due = due or self._demand.active(stream.key)
         stream.due = stream.due or due
+
+    def _serves(self, stream: _Stream) -> bool:
+        """Whether there is such a service, and this stream may hear of it."""
+        route = self._routes.find(stream.key)
+        may = stream.tls or route is None or route.scaler_tls is None
+        return may and exists(self._routes, stream.key, stream.uid)
 
     def _changed(self, key: ServiceKey) -> None:
         spell = self._observe(key)
@@ -266,6 +286,10 @@ class Pushes:
         for key in tuple(self._streams):
             self._changed(key)
         self._wake_all()
+
+    def _tell(self, key: ServiceKey) -> None:
+        for listener in tuple(self._listeners):
+            listener(key)
 
     def _wake_all(self) -> None:
         for streams in self._streams.values():

@@ -14,8 +14,9 @@ from hearth import trigger
 from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
-from hearth.keda import push
+from hearth.keda import push, tls
 from hearth.keda.answers import Answers, Unknown
+from hearth.routes import RouteTable
 
 MAX_NAME = 253
 """Longest name Kubernetes gives to anything."""
@@ -24,23 +25,30 @@ MAX_NAME = 253
 class Scaler(externalscaler_grpc.ExternalScalerBase):
     """What KEDA asks.
 
-    | reference                                   | metric specs     | activity, metrics |
-    | ------------------------------------------- | ---------------- | ----------------- |
-    | malformed (no name, bad metadata)           | INVALID_ARGUMENT | INVALID_ARGUMENT  |
-    | any, while the gate is closed               | from metadata    | UNAVAILABLE       |
-    | unknown service, or another uid than ours   | from metadata    | NOT_FOUND         |
-    | known service, idle                         | from metadata    | false, 0          |
-    | known service, wanted                       | from metadata    | true, its demand  |
-    | known, may be served by the one before us   | from metadata    | true, UNAVAILABLE |
+    | reference                                   | metric specs      | activity, metrics |
+    | ------------------------------------------- | ----------------- | ----------------- |
+    | malformed (no name, bad metadata)           | INVALID_ARGUMENT  | INVALID_ARGUMENT  |
+    | not this connection's (`tls.forbidden`)     | PERMISSION_DENIED | PERMISSION_DENIED |
+    | any, while the gate is closed               | from metadata     | UNAVAILABLE       |
+    | unknown service, or another uid than ours   | from metadata     | NOT_FOUND         |
+    | known service, idle                         | from metadata     | false, 0          |
+    | known service, wanted                       | from metadata     | true, its demand  |
+    | known, may be served by the one before us   | from metadata     | true, UNAVAILABLE |
 
     A ScaledObject that bears the uid of a deleted service is about to be collected; answering 0
     to it would let KEDA stop the pods of the new service of that name, hence NOT_FOUND.
     """
 
     def __init__(
-        self, answers: Answers, *, pushes: push.Pushes, observer: push.ScalerObserver
+        self,
+        answers: Answers,
+        *,
+        routes: RouteTable,
+        pushes: push.Pushes,
+        observer: push.ScalerObserver,
     ) -> None:
         self._answers = answers
+        self._routes = routes
         self._pushes = pushes
         self._observer = observer
         self._streams = 0
@@ -49,7 +57,7 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
 
     async def IsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
         with self._counted("IsActive"):
-            key, wanted = _read(await _request(stream))
+            key, wanted = self._read(stream, await _request(stream))
             with _translated(key):
                 active = self._answers.active(key, uid=wanted.uid)
             await stream.send_message(pb.IsActiveResponse(result=active))
@@ -59,15 +67,21 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
             await stream.send_message(pb.IsActiveResponse(result=True))
 
         with self._counted("StreamIsActive"), self._streaming():
-            key, wanted = _read(await _request(stream))
+            key, wanted = self._read(stream, await _request(stream))
+            over_tls = tls.caller(stream.peer) is not None
             with _translated(key):
-                await self._pushes.stream(key, uid=wanted.uid, send=send)
+                try:
+                    await self._pushes.stream(key, uid=wanted.uid, send=send, tls=over_tls)
+                except push.ServiceGone:
+                    self._permit(stream, key)
+                    raise
 
     async def GetMetricSpec(
         self, stream: Stream[pb.ScaledObjectRef, pb.GetMetricSpecResponse]
     ) -> None:
         with self._counted("GetMetricSpec"):
-            await stream.send_message(_specs(await _request(stream)))
+            _, wanted = self._read(stream, await _request(stream))
+            await stream.send_message(_specs(wanted))
 
     async def StreamMetricSpec(
         self, stream: Stream[pb.ScaledObjectRef, pb.GetMetricSpecResponse]
@@ -75,7 +89,8 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
         # The specs follow from the metadata alone, and KEDA opens a new stream when that changes:
         # for the life of this one there is nothing more to say.
         with self._counted("StreamMetricSpec"), self._streaming():
-            await stream.send_message(_specs(await _request(stream)))
+            _, wanted = self._read(stream, await _request(stream))
+            await stream.send_message(_specs(wanted))
             await self._ending.wait()
 
     async def GetMetrics(self, stream: Stream[pb.GetMetricsRequest, pb.GetMetricsResponse]) -> None:
@@ -87,7 +102,7 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
                     f"there is no metric {request.metricName[:MAX_NAME]!r}; "
                     f"ask for {trigger.METRIC!r}",
                 )
-            key, wanted = _read(request.scaledObjectRef)
+            key, wanted = self._read(stream, request.scaledObjectRef)
             with _translated(key):
                 demand = self._answers.metric(key, uid=wanted.uid, target=wanted.target)
             value = pb.MetricValue(
@@ -101,6 +116,18 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
         self._pushes.end()
         if self._streams:
             await self._ended.wait()
+
+    def _read(
+        self, stream: Stream[Any, Any], reference: pb.ScaledObjectRef
+    ) -> tuple[ServiceKey, trigger.Trigger]:
+        key, wanted = _read(reference)
+        self._permit(stream, key)
+        return key, wanted
+
+    def _permit(self, stream: Stream[Any, Any], key: ServiceKey) -> None:
+        why = tls.forbidden(tls.caller(stream.peer), key, self._routes.find(key))
+        if why is not None:
+            raise GRPCError(Status.PERMISSION_DENIED, why)
 
     @contextmanager
     def _counted(self, method: str) -> Iterator[None]:
@@ -162,8 +189,7 @@ def _read(reference: pb.ScaledObjectRef) -> tuple[ServiceKey, trigger.Trigger]:
     return trigger.key(namespace=reference.namespace, name=reference.name), wanted
 
 
-def _specs(reference: pb.ScaledObjectRef) -> pb.GetMetricSpecResponse:
-    _, wanted = _read(reference)
+def _specs(wanted: trigger.Trigger) -> pb.GetMetricSpecResponse:
     spec = pb.MetricSpec(
         metricName=trigger.METRIC,
         targetSize=wanted.target,

@@ -1,6 +1,7 @@
 """Listen for KEDA, and end its streams cleanly."""
 
 import errno
+import functools
 import logging
 import socket
 import time
@@ -15,9 +16,12 @@ from h2.errors import ErrorCodes
 from h2.events import DataReceived
 from h2.settings import SettingCodes
 
+from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
+from hearth.keda import tls
 from hearth.keda.answers import Answers
 from hearth.keda.gate import Gate
+from hearth.keda.identities import Identities
 from hearth.keda.push import Pushes, ScalerObserver, Sleep, Unobserved
 from hearth.keda.scaler import Scaler
 from hearth.routes import RouteTable
@@ -49,7 +53,7 @@ class CannotListen(Exception):
 
 
 class ScalerServer:
-    """KEDA's external scaler on a port.
+    """KEDA's external scaler on a port in plaintext, and on another over mutual TLS.
 
     `gate` starts closed: open it when the tables are complete, close it while they cannot be
     trusted.  Metric specs are answered from `start` on, whatever the gate says.
@@ -69,19 +73,24 @@ class ScalerServer:
         self.gate = Gate()
         self.pushes = Pushes(demand, routes, self.gate, observer=observer, clock=clock, sleep=sleep)
         self.answers = Answers(demand, routes, gate=self.gate, clock=clock)
-        self._scaler = Scaler(self.answers, pushes=self.pushes, observer=observer)
+        self._scaler = Scaler(self.answers, routes=routes, pushes=self.pushes, observer=observer)
         self._stop_grace_s = stop_grace_s
-        self._server: _Server | None = None
+        self._servers: list[_Server] = []
 
-    async def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen; returns the bound address (port 0: any free one).  Raises CannotListen."""
+    async def start(self, host: str, port: int, *, door: tls.Door | None = None) -> tuple[str, int]:
+        """Listen, behind a door over TLS; returns the bound address (port 0: any free one).
+
+        Raises CannotListen.
+        """
         server = _Server([self._scaler])
         try:
             listener = await _bind(host, port)
-            await server.start(sock=listener, backlog=BACKLOG)
+            await server.start(sock=listener, backlog=BACKLOG, ssl=door.context if door else None)
         except (OSError, UnicodeError) as error:
             raise CannotListen(advice(host, port, error)) from error
-        self._server = server
+        self._servers.append(server)
+        if door is not None:
+            door.identities.listen(functools.partial(server.cut_distrusted, door.identities))
         bound: tuple[str, int] = listener.getsockname()[:2]
         log.info("scaler listens", extra={"host": bound[0], "port": bound[1]})
         return bound
@@ -94,19 +103,21 @@ class ScalerServer:
     async def stop(self) -> None:
         """End all streams with OK, then close; what does not read by then is cut off."""
         self.gate.close("Hearth is stopping")
-        server, self._server = self._server, None
-        if server is None:
+        servers, self._servers = self._servers, []
+        if not servers:
             return
         with anyio.move_on_after(self._stop_grace_s, shield=True):
             await self._scaler.end_streams()
-        server.close()
-        for connection in tuple(server.connections):
-            connection.processor.close("Hearth stopped")
+        for server in servers:
+            server.close()
+            for connection in tuple(server.connections):
+                connection.processor.close("Hearth stopped")
         with anyio.move_on_after(self._stop_grace_s, shield=True):
-            await server.wait_closed()
+            for server in servers:
+                await server.wait_closed()
 
     def __repr__(self) -> str:
-        connections = len(self._server.connections) if self._server else 0
+        connections = sum(len(server.connections) for server in self._servers)
         return f"<ScalerServer {connections} connections {self.pushes!r}>"
 
 
@@ -117,9 +128,16 @@ class _Server(Server):
         super().__init__(handlers)
         self.connections: set[_Connection] = set()
 
+    def cut_distrusted(self, identities: Identities, key: ServiceKey) -> None:
+        """Close what was let in for a service by a CA that it does not trust any more."""
+        for connection in tuple(self.connections):
+            identity = connection.identity
+            if identity and identity.service == key and not identities.trusts(identity):
+                log.info("scaler connection cut", extra={"service": str(key)})
+                connection.cut("the client's CA is not trusted any more")
+
     def _protocol_factory(self) -> H2Protocol:
-        plain = super()._protocol_factory()
-        return _Connection(plain, self.connections)
+        return _Connection(super()._protocol_factory, self.connections)
 
 
 class _Connection(H2Protocol):
@@ -128,12 +146,17 @@ class _Connection(H2Protocol):
     Pings are answered by h2 however often they come.
     """
 
-    def __init__(self, plain: H2Protocol, connections: "set[_Connection]") -> None:
-        super().__init__(plain.handler, plain.config, plain.h2_config)
+    def __init__(self, plain: Callable[[], H2Protocol], connections: "set[_Connection]") -> None:
+        self._plain = plain
         self._connections = connections
 
     def connection_made(self, transport: BaseTransport) -> None:
+        # Not sooner: whoever fails in a handshake would leave grpclib a handler for ever.
+        plain = self._plain()
+        super().__init__(plain.handler, plain.config, plain.h2_config)
         super().connection_made(transport)
+        self._transport = cast(Transport, transport)
+        self.identity = tls.identity(transport)
         h2 = self.connection._connection
         h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS})
         # In force at once: a client need not have seen any limit before it opens its streams.
@@ -142,10 +165,15 @@ class _Connection(H2Protocol):
         self.processor = _Processor(self.handler, self.connection)
         for level, name, value in _SOCKET_OPTIONS:
             if hasattr(socket, name):
-                cast(Transport, transport).get_extra_info("socket").setsockopt(
+                self._transport.get_extra_info("socket").setsockopt(
                     level, getattr(socket, name), value
                 )
         self._connections.add(self)
+
+    def cut(self, reason: str) -> None:
+        """End it now, with whatever runs on it."""
+        self.processor.close(reason)
+        self._transport.abort()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._connections.discard(self)
