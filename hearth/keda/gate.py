@@ -29,9 +29,10 @@ class Gate:
         """The tables cannot be trusted any more; `reason` is what KEDA reads."""
         self._set(reason)
 
-    def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` in the same tick whenever the gate opens or closes."""
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` in the tick in which the gate opens or closes; returns how to stop."""
         self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
 
     def __repr__(self) -> str:
         return f"<Gate {self._closed or 'open'}>"
@@ -40,5 +41,5 @@ class Gate:
         changed = (closed is None) != (self._closed is None)
         self._closed = closed
         if changed:
-            for listener in self._listeners:
+            for listener in tuple(self._listeners):
                 listener()

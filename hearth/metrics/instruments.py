@@ -75,7 +75,12 @@ BACKENDS = Instrument(
 PHASE = Instrument(
     "gauge", "hearth_service_phase", "1 for the phase that the service is in.", (*_SERVICE, "phase")
 )
-STREAMS = Instrument("gauge", "hearth_push_streams", "Push streams that KEDA holds open.", _SERVICE)
+STREAMS = Instrument(
+    "gauge",
+    "hearth_push_streams",
+    "Push streams that KEDA, or the built-in scaler in its place, holds open.",
+    _SERVICE,
+)
 REQUESTS = Instrument(
     "counter",
     "hearth_requests_total",
@@ -117,7 +122,16 @@ REQUEST = Instrument(
     _ANSWER_S,
 )
 PUSHES = Instrument(
-    "counter", "hearth_pushes_total", "Times that KEDA was told of unserved demand.", _SERVICE
+    "counter",
+    "hearth_pushes_total",
+    "Times that KEDA, or the built-in scaler in its place, was told of unserved demand.",
+    _SERVICE,
+)
+WATCHDOG = Instrument(
+    "counter",
+    "hearth_watchdog_scales_total",
+    "Times that Hearth scaled a service from zero itself, since KEDA did nothing upon its pushes.",
+    _SERVICE,
 )
 CALLS = Instrument(
     "counter",
@@ -146,8 +160,8 @@ BUILD = Instrument("gauge", "hearth_build_info", "1; which Hearth this is.", ("v
 
 INSTRUMENTS = (
     PENDING, HELD, IN_FLIGHT, DEMAND, ACTIVE, LEASE, ENDPOINTS, BACKENDS, PHASE, REQUESTS,
-    REJECTIONS, FAILURES, ACTIVATION, FIRST_BYTE, REQUEST, STREAMS, PUSHES, CALLS, RECONCILE,
-    QUEUE, STALENESS, STALL, BUILD,
+    REJECTIONS, FAILURES, ACTIVATION, FIRST_BYTE, REQUEST, STREAMS, PUSHES, WATCHDOG, CALLS,
+    RECONCILE, QUEUE, STALENESS, STALL, BUILD,
 )  # fmt: skip
 
 

@@ -44,6 +44,7 @@ class Metrics:
         self._first_byte = _histogram(registry, instruments.FIRST_BYTE)
         self._request = _histogram(registry, instruments.REQUEST)
         self._pushes = _counter(registry, instruments.PUSHES)
+        self._watchdog = _counter(registry, instruments.WATCHDOG)
         self._calls = _counter(registry, instruments.CALLS)
         self._reconcile = _histogram(registry, instruments.RECONCILE)
         self._stall = _histogram(registry, instruments.STALL)
@@ -100,6 +101,10 @@ class Metrics:
         """KEDA was told of unserved demand."""
         self._pushes.labels(*self._labels(key)).inc()
 
+    def scaled_for_keda(self, key: ServiceKey) -> None:
+        """The watchdog scaled a service, since KEDA had not."""
+        self._watchdog.labels(*self._labels(key)).inc()
+
     def called(self, method: str, *, code: str) -> None:
         """KEDA made a call; `code` is the name of a gRPC status."""
         self._calls.labels(method, code).inc()
@@ -142,6 +147,7 @@ class Metrics:
             self._rejections,
             self._failures,
             self._pushes,
+            self._watchdog,
             self._activation,
             self._first_byte,
             self._request,

@@ -118,6 +118,7 @@ async def test_requests_are_counted_by_outcome_and_class_of_status(world):
     world.metrics.waited(CHAT, seconds=12)
     world.metrics.first_byte(CHAT, seconds=13)
     world.metrics.pushed(CHAT)
+    world.metrics.scaled_for_keda(CHAT)
     seen = await world.scrape()
     assert seen["requests_total", "ai", "chat", "ok", "2xx"] == 2
     assert seen["requests_total", "ai", "chat", "queue_full", "4xx"] == 1
@@ -130,6 +131,7 @@ async def test_requests_are_counted_by_outcome_and_class_of_status(world):
     assert seen["activation_seconds_sum", "ai", "chat"] == 12
     assert seen["first_byte_seconds_sum", "ai", "chat"] == 13
     assert seen["pushes_total", "ai", "chat"] == 1
+    assert seen["watchdog_scales_total", "ai", "chat"] == 1
 
 
 def tell_everything(metrics, key):
@@ -139,6 +141,7 @@ def tell_everything(metrics, key):
     metrics.waited(key, seconds=1)
     metrics.first_byte(key, seconds=1)
     metrics.pushed(key)
+    metrics.scaled_for_keda(key)
     metrics.forwarded(key, in_flight=1)
     metrics.stream_opened(key)
 

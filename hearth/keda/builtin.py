@@ -1,0 +1,260 @@
+"""Do KEDA's part where the cluster has no KEDA."""
+
+import dataclasses
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import anyio
+from anyio.abc import TaskGroup
+
+from hearth import names, trigger
+from hearth.api.meta import ServiceKey
+from hearth.cluster.autoscaler import target as scaled
+from hearth.cluster.autoscaler.arithmetic import DOWN, Hpa, Rules, Window
+from hearth.cluster.autoscaler.engine import Autoscaler, Memory, Pace
+from hearth.cluster.autoscaler.outcome import ScaleStatus
+from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, SourceError
+from hearth.cluster.autoscaler.target import Size
+from hearth.cluster.autoscaler.terms import Terms
+from hearth.cluster.interface import Cluster
+from hearth.demand import DemandTable
+from hearth.keda.answers import Unknown
+from hearth.keda.presence import Installation
+from hearth.keda.push import ServiceGone
+from hearth.keda.server import ScalerServer
+from hearth.routes import Route, RouteTable, Scale
+
+log = logging.getLogger(__name__)
+
+_SEEN_S = 5.0
+"""How long a write waits until it is seen in the route."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What one autoscaler goes by.  Another uid is another service."""
+
+    uid: str
+    scale: Scale
+    """Its numbers of replicas and pods are zero: those are read anew each time."""
+
+
+def bounds(route: Route | None) -> Bounds | None:
+    """None where there is nothing to scale."""
+    if route is None or route.scale is None:
+        return None
+    return Bounds(route.uid, dataclasses.replace(route.scale, replicas=0, pods=0))
+
+
+def awake(route: Route | None, *, active: bool) -> bool:
+    """Whether there is something to decide: what sleeps, and is not wanted, costs nothing."""
+    scale = route.scale if route is not None else None
+    return scale is not None and (active or scale.min > 0 or scale.replicas > 0)
+
+
+def terms(key: ServiceKey, scale: Scale, *, polling_s: float) -> Terms:
+    """As the service's ScaledObject would say them."""
+    return Terms(
+        key=key,
+        window=Window(min_replicas=scale.min, cooldown_s=scale.window_s),
+        polling_s=polling_s,
+        hpa=Hpa(
+            min_replicas=max(1, scale.min),
+            max_replicas=scale.max,
+            down=Rules(window_s=scale.window_s, policies=DOWN.policies),
+        ),
+    )
+
+
+@dataclass(slots=True, eq=False)
+class _Slot:
+    """One service that is scaled."""
+
+    bounds: Bounds
+    memory: Memory
+    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
+    problem: str = ""
+
+
+class BuiltinScaler:
+    """Scales every service while the cluster has no KEDA, by KEDA's and the HPA's arithmetic.
+
+    Does nothing while KEDA is there or the gate is closed; whatever has replicas when it begins
+    keeps them for its whole window.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        demand: DemandTable,
+        routes: RouteTable,
+        scaler: ScalerServer,
+        installation: Installation,
+        polling_s: float,
+        pace: Pace | None = None,
+    ) -> None:
+        """`pace`: its clock is the scaler's."""
+        self._cluster = cluster
+        self._demand = demand
+        self._routes = routes
+        self._scaler = scaler
+        self._installation = installation
+        self._polling_s = polling_s
+        self._pace = pace or Pace()
+        self._slots: dict[ServiceKey, _Slot] = {}
+
+    async def run(self) -> None:
+        """Until cancelled; replicas stay as they are then."""
+        async with anyio.create_task_group() as tasks:
+
+            def look(key: ServiceKey) -> None:
+                self._look(tasks, key)
+
+            def look_at_all() -> None:
+                for key in {*self._slots, *(route.key for route in self._routes.routes())}:
+                    look(key)
+
+            def wanted(key: ServiceKey) -> None:
+                # Each request comes by here, twice.
+                if key not in self._slots and not self._installation.keda:
+                    look(key)
+
+            stops = (
+                self._demand.listen(wanted),
+                self._routes.listen(look),
+                self._scaler.gate.listen(look_at_all),
+                self._installation.listen_keda(look_at_all),
+            )
+            try:
+                look_at_all()
+                await anyio.sleep_forever()
+            finally:
+                for stop in stops:
+                    stop()
+
+    def __repr__(self) -> str:
+        return f"<BuiltinScaler scales {', '.join(map(str, self._slots)) or 'nothing'}>"
+
+    def _wanted(self, key: ServiceKey, *, asleep: bool) -> Bounds | None:
+        """`asleep`: of a service without an autoscaler."""
+        route = self._routes.find(key)
+        if self._installation.keda or self._scaler.gate.closed is not None:
+            return None
+        if asleep and not awake(route, active=self._demand.active(key)):
+            return None
+        return bounds(route)
+
+    def _look(self, tasks: TaskGroup, key: ServiceKey) -> None:
+        slot = self._slots.get(key)
+        wanted = self._wanted(key, asleep=slot is None)
+        memory = None
+        if slot is not None:
+            if slot.bounds == wanted:
+                return
+            self._end(key, slot)
+            memory = slot.memory if wanted is not None and slot.bounds.uid == wanted.uid else None
+        if wanted is not None:
+            now = self._pace.clock()
+            slot = _Slot(wanted, memory or Memory(created_s=now, last_active_s=now))
+            self._slots[key] = slot
+            tasks.start_soon(self._scale, key, slot)
+
+    def _end(self, key: ServiceKey, slot: _Slot) -> None:
+        slot.scope.cancel()
+        if self._slots.get(key) is slot:
+            del self._slots[key]
+
+    async def _scale(self, key: ServiceKey, slot: _Slot) -> None:
+        async def publish(status: ScaleStatus) -> None:
+            self._report(key, slot, status)
+            # Looked at after each decision: that a lease or the linger is over tells nobody.
+            if not awake(self._routes.find(key), active=self._demand.active(key)):
+                self._end(key, slot)
+
+        with slot.scope:
+            await Autoscaler(
+                _Deployment(self._cluster, self._routes, key),
+                terms(key, slot.bounds.scale, polling_s=self._polling_s),
+                [_Tables(self._scaler, key, slot.bounds)],
+                memory=slot.memory,
+                pace=self._pace,
+                publish=publish,
+            ).run()
+
+    def _report(self, key: ServiceKey, slot: _Slot, status: ScaleStatus) -> None:
+        ready = status.ready
+        problem = ready.message if ready is not None and ready.status == "False" else ""
+        if problem and problem != slot.problem:
+            log.warning("service not scaled", extra={"service": str(key), "reason": problem})
+        slot.problem = problem
+
+
+class _Deployment:
+    """A Target that is read from the route."""
+
+    def __init__(self, cluster: Cluster, routes: RouteTable, key: ServiceKey) -> None:
+        self._cluster = cluster
+        self._routes = routes
+        self._key = key
+        self._name = ServiceKey(key.namespace, names.deployment(key))
+
+    async def size(self) -> Size:
+        scale = self._scale()
+        if scale is None:
+            raise scaled.missing(self._name)
+        return Size(replicas=scale.replicas, pods=scale.pods)
+
+    async def scale(self, replicas: int) -> None:
+        """Returns when the route knows of it: what is decided next must not rest on the past."""
+        await self._cluster.scale(self._name, replicas=replicas)
+        with anyio.move_on_after(_SEEN_S):
+            while True:
+                changed = self._routes.changed(self._key)
+                scale = self._scale()
+                if scale is None or scale.replicas == replicas:
+                    return
+                await changed.wait()
+
+    def _scale(self) -> Scale | None:
+        route = self._routes.find(self._key)
+        return route.scale if route is not None else None
+
+
+class _Tables:
+    """A Source that reads the two tables."""
+
+    def __init__(self, scaler: ScalerServer, key: ServiceKey, bounds: Bounds) -> None:
+        self._scaler = scaler
+        self._key = key
+        self._uid = bounds.uid
+        self._target = bounds.scale.target
+
+    async def specs(self) -> Sequence[MetricSpec]:
+        return (MetricSpec(trigger.METRIC, self._target),)
+
+    async def value(self, metric: str) -> float:
+        with self._translated():
+            return self._scaler.answers.metric(self._key, uid=self._uid, target=self._target)
+
+    async def active(self) -> bool:
+        with self._translated():
+            return self._scaler.answers.active(self._key, uid=self._uid)
+
+    async def listen(self, pushed: Callable[[], Awaitable[None]]) -> None:
+        with self._translated():
+            await self._scaler.pushes.stream(self._key, uid=self._uid, send=pushed)
+
+    async def listen_specs(self, told: Callable[[Sequence[MetricSpec]], None]) -> None:
+        raise NotOffered("the target changes only with the bounds")
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except Unknown as error:
+            raise SourceError(str(error)) from error
+        except ServiceGone as error:
+            raise SourceError(f"there is no service {self._key} any more") from error
