@@ -18,10 +18,12 @@ class Role:
     """The leader's label on the pods of one release.
 
     `pod` is this process's own; empty outside a cluster, where nothing is addressed by label.
+    `leading` is the cluster as only the leader may write to it.
     """
 
-    def __init__(self, cluster: Cluster, *, namespace: str, pod: str) -> None:
+    def __init__(self, cluster: Cluster, leading: Cluster, *, namespace: str, pod: str) -> None:
         self._cluster = cluster
+        self._leading = leading
         self._namespace = namespace
         self._pod = pod
 
@@ -33,7 +35,7 @@ class Role:
         while self._pod:
             try:
                 pod = await self._cluster.get(kinds.POD, self._namespace, self._pod)
-                return await self._write(pod, leads=False)
+                return await self._write(self._cluster, pod, leads=False)
             except NotFound:
                 return
             except ClusterError as error:
@@ -52,15 +54,15 @@ class Role:
         )
         for pod in found.items:
             if pod["metadata"]["name"] != self._pod:
-                await self._write(pod, leads=False)
+                await self._write(self._leading, pod, leads=False)
         own = await self._cluster.get(kinds.POD, self._namespace, self._pod)
-        await self._write(own, leads=True)
+        await self._write(self._leading, own, leads=True)
 
-    async def _write(self, pod: Manifest, *, leads: bool) -> None:
+    async def _write(self, cluster: Cluster, pod: Manifest, *, leads: bool) -> None:
         metadata = pod["metadata"]
         labelled = {names.LEADER_LABEL: names.LEADER} if leads else {}
         try:
-            await self._cluster.apply(
+            await cluster.apply(
                 {
                     "apiVersion": kinds.POD.api_version,
                     "kind": kinds.POD.kind,

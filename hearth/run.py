@@ -49,9 +49,10 @@ async def _serve(settings: ClusterSettings) -> int:
             key=ServiceKey(settings.namespace, settings.release),
             identity=f"{me}-{secrets.token_hex(4)}",
         )
-        app = App(Fenced(cluster, leader), settings)
+        fenced = Fenced(cluster, leader)
+        app = App(fenced, settings)
         app.scaler.gate.close(_STANDBY)
-        role = Role(cluster, namespace=settings.namespace, pod=settings.pod_name)
+        role = Role(cluster, fenced, namespace=settings.namespace, pod=settings.pod_name)
         async with app.listen(), anyio.create_task_group() as tasks:
             with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                 member = _Member(app, leader, role, settings)

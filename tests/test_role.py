@@ -33,7 +33,7 @@ async def leaders(cluster):
 
 
 def role(cluster, pod):
-    return Role(cluster, namespace="sys", pod=pod)
+    return Role(cluster, cluster, namespace="sys", pod=pod)
 
 
 async def test_only_one_pod_is_ever_addressed(cluster):

@@ -88,7 +88,7 @@ class LocalCluster:
         return self._store.patch_status(manifest, manager=manager)
 
     async def scale(self, key: ServiceKey, *, replicas: int) -> None:
-        self._store.scale(key, replicas=replicas, manager=names.MANAGER)
+        self._store.scale(key, replicas=replicas, manager=names.REPLICAS_MANAGER)
 
     async def finalize(self, manifest: Manifest) -> None:
         """The kubelet's last word on a Pod whose processes have ended: it is gone.
