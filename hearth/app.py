@@ -18,7 +18,9 @@ from hearth.cluster.interface import Cluster, NotFound
 from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
 from hearth.keda import server as scaler_server
+from hearth.keda.identities import Identities
 from hearth.keda.server import ScalerServer
+from hearth.keda.tls import Door
 from hearth.metrics.prometheus import Metrics
 from hearth.names import release_gateway
 from hearth.proxy.config import GatewayConfig
@@ -45,11 +47,12 @@ class CannotStart(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Addresses:
-    """Where the three ports are, as bound."""
+    """Where the ports are, as bound."""
 
     gateway: tuple[str, int]
     admin: tuple[str, int]
     scaler: tuple[str, int]
+    scaler_tls: tuple[str, int] | None
 
 
 class App:
@@ -58,9 +61,13 @@ class App:
     `listen` opens the ports, `watch` reads the cluster, `lead` acts on it, `drain` ends what runs.
     """
 
-    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+    def __init__(
+        self, cluster: Cluster, settings: Settings, *, scaler_tls_port: int | None = None
+    ) -> None:
+        """`scaler_tls_port`: None where there is no mutual TLS."""
         self._cluster = cluster
         self._settings = settings
+        self._scaler_tls_port = scaler_tls_port
         linger_s = max(_POLLS * settings.polling_interval, _SHORTEST_LINGER_S)
         self.routes = RouteTable()
         self.demand = DemandTable(linger_s=linger_s)
@@ -73,9 +80,11 @@ class App:
             config=_gateway_config(settings),
             observer=self.metrics,
         )
+        self.identities = Identities(self.routes, _secrets(cluster))
         self.metrics.read_in_flight(self.gateway.in_flight)
         self._services: WorkQueue[ServiceKey] = WorkQueue()
         self._namespaces: WorkQueue[str] = WorkQueue()
+        self.identities.listen(self._services.add)
         self.watching = Watching(
             cluster,
             groups=settings.groups,
@@ -94,11 +103,16 @@ class App:
 
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[Addresses]:
-        """All three ports, open until the block ends.  Raises CannotStart."""
+        """All ports, open until the block ends.  Raises CannotStart."""
         chosen = self._settings
         async with anyio.create_task_group() as tasks:
             try:
                 scaler = await self.scaler.start(chosen.host, chosen.scaler_port)
+                scaler_tls = None
+                if self._scaler_tls_port is not None:
+                    scaler_tls = await self.scaler.start(
+                        chosen.host, self._scaler_tls_port, door=Door(self.identities)
+                    )
                 admin = await self.admin.start(chosen.host, chosen.admin_port)
                 gateway = await tasks.start(self.gateway.serve, chosen.host, chosen.gateway_port)
             except (scaler_server.CannotListen, admin_server.CannotListen) as error:
@@ -109,7 +123,7 @@ class App:
                     f" {error.strerror}; choose another with --gateway-port"
                 ) from error
             try:
-                yield Addresses(gateway=gateway, admin=admin, scaler=scaler)
+                yield Addresses(gateway=gateway, admin=admin, scaler=scaler, scaler_tls=scaler_tls)
             finally:
                 with anyio.move_on_after(_STOP_S, shield=True):
                     await self.scaler.stop()
@@ -143,6 +157,7 @@ class App:
             demand=self.demand,
             site=site,
             shared_refusal=shared.refusal,
+            certificate_problem=self.identities.problem,
         )
         informers = self.watching.informers
         first = _FirstLook(reconciler.reconcile)
@@ -161,9 +176,12 @@ class App:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(services.run)
                 tasks.start_soon(namespaces.run)
+                tasks.start_soon(self.identities.run)
                 for informer in informers:
                     await informer.synced.wait()
                 await first.over(self.watching.known())
+                with anyio.move_on_after(_CERTIFICATES_S):
+                    await self.identities.settled()
                 log.info("ready", extra={"services": len(tuple(self.routes.routes()))})
                 task_status.started()
         finally:
@@ -183,6 +201,8 @@ class App:
 
 
 _STOP_S = 5.0
+_CERTIFICATES_S = 5.0
+"""How long Secrets that cannot be read may keep a new leader from being addressed."""
 
 
 class _FirstLook:

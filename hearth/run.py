@@ -50,7 +50,7 @@ async def _serve(settings: ClusterSettings) -> int:
             identity=f"{me}-{secrets.token_hex(4)}",
         )
         fenced = Fenced(cluster, leader)
-        app = App(fenced, settings)
+        app = App(fenced, settings, scaler_tls_port=settings.scaler_tls_port)
         app.scaler.gate.close(_STANDBY)
         role = Role(cluster, fenced, namespace=settings.namespace, pod=settings.pod_name)
         async with app.listen(), anyio.create_task_group() as tasks:
