@@ -1,0 +1,41 @@
+"""Nothing that a cluster may hold makes reading fail."""
+
+import pytest
+
+from hearth.reconcile import reading
+
+META = {"name": "chat", "namespace": "ai", "uid": "u"}
+
+
+def manifest(spec, **more):
+    return {
+        "apiVersion": "serving.hearth.dev/v1alpha1", "kind": "LLMService",
+        "metadata": META, "spec": spec, **more,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ({"model": {"source": {"uri": 7}}}, "spec.model.source.uri"),
+        ({"model": {}, "scaling": {"min": "one"}}, "spec.scaling.min"),
+        ({"model": {}, "scaling": {"activationTimeout": "soon"}}, "spec.scaling.activationTimeout"),
+        ({}, "spec.model"),
+        ("nonsense", "spec"),
+        (None, "spec"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_by_field(spec, field):
+    service, refusal = reading.read(manifest(spec))
+    assert str(service.key) == "ai/chat" and service.metadata.uid == "u"
+    assert refusal.reason == "Render" and refusal.message.startswith(f"{field}: ")
+
+
+def test_a_readable_one_is_read():
+    service, refusal = reading.read(manifest({"model": {"source": {"uri": "hf://a/b"}}}))
+    assert refusal is None and service.spec.model.source.uri == "hf://a/b"
+
+
+def test_fields_of_a_newer_version_are_passed_over():
+    spec = {"model": {"source": {"uri": "hf://a/b"}, "flavour": "new"}}
+    assert reading.read(manifest(spec, status={"phase": "Dreaming"}))[1] is None
