@@ -26,6 +26,7 @@ STUB = (
     "--host=$(POD_IP)", "--port=8000", "--token-interval=1ms", "--text=one two three",
 )  # fmt: skip
 SHORT = {"scaleDownStabilization": "1s", "activationTimeout": "25s", "drainTimeout": "5s"}
+EVERY_SECOND = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1}
 DONE = b"data: [DONE]\n\n"
 
 
@@ -90,11 +91,9 @@ class Hearth:
 
     async def spawn(self, *flags: str, files=None, env=None) -> asyncio.subprocess.Process:
         """Start the process; later flags win over earlier ones."""
-        return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "hearth", "local", "-f", str(files or self.manifests),
-            "--state-dir", str(self.state), *FLAGS, *flags,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-            env=os.environ | (env or {}),
+        return await hearth(
+            "local", "-f", str(files or self.manifests), "--state-dir", str(self.state),
+            *FLAGS, *flags, env=env,
         )  # fmt: skip
 
     async def line(self, part: str) -> str:
@@ -206,6 +205,15 @@ async def running(folder: Path, *documents: dict, flags=()):
         engines = one.engines()
     assert (status, engines) == (0, []), one.errors
     assert "Traceback" not in one.errors, one.errors
+
+
+async def hearth(*words: str, env=None) -> asyncio.subprocess.Process:
+    """The command, with these words; what it says can be read."""
+    return await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "hearth", *words,
+        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        env=os.environ | (env or {}),
+    )  # fmt: skip
 
 
 class Begun:

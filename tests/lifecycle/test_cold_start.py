@@ -8,13 +8,11 @@ import pytest
 import pytest_asyncio
 
 from tests.lifecycle import harness
-from tests.lifecycle.harness import DONE, Begun, cold_start, runtime, service
+from tests.lifecycle.harness import DONE, EVERY_SECOND, Begun, cold_start, runtime, service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SECOND = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1}
-HOUR = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 3600,
-        "initialDelaySeconds": 3600}  # fmt: skip
+HOUR = EVERY_SECOND | {"periodSeconds": 3600, "initialDelaySeconds": 3600}
 ALONE = {"hearth.dev/max-in-flight": "1"}
 
 
@@ -26,7 +24,7 @@ async def hearth(tmp_path_factory):
         runtime(
             "gated",
             f"--ready-file={folder}/gate-{{{{ .Service.Name }}}}",
-            health={"startup": SECOND, "readiness": SECOND},
+            health={"startup": EVERY_SECOND, "readiness": EVERY_SECOND},
         ),
         runtime("slow-probes", health={"startup": HOUR, "readiness": HOUR}),
         runtime("draining", lifecycle={"preStopDrain": True}),

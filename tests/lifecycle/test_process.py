@@ -1,0 +1,145 @@
+"""The process itself: what it cannot do is one line, a crash leaves nothing, an end is orderly."""
+
+import asyncio
+import os
+import signal
+import socket
+
+import anyio
+import openai
+import pytest
+
+from tests.lifecycle import harness
+from tests.lifecycle.harness import DONE, Begun, runtime, service
+
+
+async def refused(hearth, *flags, files=None):
+    """Start it where it cannot: its exit status and the one line it says."""
+    process = await hearth.spawn(*flags, files=files)
+    async with asyncio.timeout(harness.LIMIT_S):
+        output, errors = await process.communicate()
+    assert b"Hearth is up" not in output
+    (line,) = errors.decode().splitlines()
+    return process.returncode, line
+
+
+@pytest.mark.parametrize("port", ["gateway", "admin", "scaler"])
+async def test_a_port_in_use(tmp_path, port):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        status, line = await refused(harness.Hearth(tmp_path), f"--{port}-port={number}")
+    assert status == 1 and str(number) in line and "another" in line
+
+
+async def test_a_state_folder_in_use(hearth):
+    await hearth.start()
+    status, line = await refused(hearth)
+    assert status == 1 and str(hearth.state) in line and str(hearth.process.pid) in line
+    assert "--state-dir" in line
+
+
+async def test_a_path_that_is_not_there(tmp_path):
+    status, line = await refused(harness.Hearth(tmp_path), files=tmp_path / "nothing.yaml")
+    assert status == 1 and f"{tmp_path}/nothing.yaml" in line
+
+
+@pytest.mark.parametrize(
+    ("flags", "status", "words"),
+    [
+        ((), 1, "hearth local -f"),
+        (("-f", ".", "--polling-interval=often"), 2, "--polling-interval"),
+        (("-f", ".", "--colour=red"), 2, "--colour"),
+        (("-f", ".", "--images=x='"), 1, "'x'"),
+    ],
+)
+async def test_a_wrong_call(tmp_path, flags, status, words):
+    process = await harness.hearth("local", *flags, "--state-dir", str(tmp_path))
+    async with asyncio.timeout(harness.LIMIT_S):
+        output, errors = await process.communicate()
+    assert (process.returncode, output) == (status, b"")
+    (line,) = errors.decode().splitlines()
+    assert words in line
+
+
+async def test_a_hearth_that_was_killed_in_mid_activation_serves_when_it_is_started_again(hearth):
+    gate = hearth.folder / "gate"
+    hearth.write("models.yaml", runtime("stub", f"--ready-file={gate}"), service("chat"))
+    await hearth.start()
+    async with anyio.create_task_group() as tasks:
+        Begun(tasks, broken_off(hearth))
+        await hearth.phase("Loading")
+        left = hearth.engines()
+        assert await hearth.stop(signal.SIGKILL) == -signal.SIGKILL
+    assert len(left) == 1 and hearth.engines() == left  # nobody was there to end it
+    await hearth.start()
+    await harness.gone(*left)
+    gate.touch()
+    assert await hearth.answer() == "one two three"
+    assert len(hearth.engines()) == 1
+    await hearth.asleep()
+
+
+async def broken_off(hearth):
+    async with hearth.chat() as response:
+        with pytest.raises(harness.aiohttp.ClientError):
+            await response.read()
+
+
+async def test_ctrl_c_lets_a_stream_end_and_sends_the_held_away(hearth):
+    hearth.write(
+        "models.yaml",
+        runtime("stub"),
+        runtime("never", "--never-ready"),
+        service("chat"),
+        service("held", runtime="never"),
+    )
+    await hearth.start()
+    client = openai.AsyncOpenAI(base_url=f"{hearth.gateway}/v1", api_key="x", max_retries=0)
+    said = {"text": " ".join(["word"] * 20), "token_interval": "25ms"}
+    async with client, anyio.create_task_group() as tasks:
+        stream = Begun(tasks, read(hearth.chat(stub=said)))
+        await hearth.until(lambda row: row["inFlight"] == 1 and row["endpoints"])
+        (engine,) = hearth.engines("chat")
+        os.kill(engine, signal.SIGSTOP)
+        whole = Begun(tasks, failure(client, stream=False))
+        event = Begun(tasks, failure(client, stream=True))
+        await hearth.until(lambda row: row["held"] == 2, "held")
+        hearth.process.send_signal(signal.SIGINT)
+        await hearth.line("Stopping")
+        late = await hearth.error("chat", stream=False)
+        os.kill(engine, signal.SIGCONT)
+    assert stream.value.endswith(DONE) and harness.text(stream.value) == "word " * 19 + "word"
+    assert isinstance(whole.value, openai.InternalServerError)
+    assert whole.value.code == event.value.code == late[1]["code"] == "shutting_down"
+    assert whole.value.status_code == late[0] == 503
+    assert int(whole.value.response.headers["Retry-After"]) >= 1 and "Retry-After" in late[2]
+    async with asyncio.timeout(harness.LIMIT_S):
+        assert await hearth.process.wait() == 0
+    assert hearth.engines() == []
+
+
+async def test_a_second_ctrl_c_cuts_what_still_streams(hearth):
+    hearth.write("models.yaml", runtime("stub"), service("chat"))
+    await hearth.start("--drain-limit=1h")
+    async with hearth.chat(stub={"fault": "hang:1"}) as response:
+        await hearth.until(lambda row: row["inFlight"] == 1 and row["endpoints"])
+        hearth.process.send_signal(signal.SIGINT)
+        await hearth.line("Stopping")
+        hearth.process.send_signal(signal.SIGINT)
+        raw = await response.read()
+    assert harness.events(raw)[-1]["error"]["code"] == "shutting_down" and DONE not in raw
+    async with asyncio.timeout(harness.LIMIT_S):
+        assert await hearth.process.wait() == 0
+
+
+async def read(asked):
+    async with asked as response:
+        return await response.read()
+
+
+async def failure(client, *, stream):
+    with pytest.raises(openai.APIError) as caught:
+        answer = await client.chat.completions.create(model="held", messages=[], stream=stream)
+        async for _ in answer:
+            pass
+    return caught.value
