@@ -45,8 +45,9 @@ async def _serve(settings: LocalSettings) -> None:
         ),
         report=console.report,
     )
-    async with app.listen() as bound, anyio.create_task_group() as tasks:
-        with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    # To the very end: one signal too many must not kill Hearth before its pods are gone.
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with app.listen() as bound, anyio.create_task_group() as tasks:
             await tasks.start(kubelet.run)  # first: it ends what a killed Hearth has left
             tasks.start_soon(Workloads(cluster).run)
             tasks.start_soon(ScaledObjects(cluster, pace=Pace(hpa_sync_s=settings.hpa_sync)).run)
@@ -80,6 +81,8 @@ async def _drained(signals: AsyncIterator[signal.Signals], app: App) -> None:
         tasks.start_soon(drain)
         await anext(signals)
         tasks.cancel_scope.cancel()
+    # Before pods are stopped: who is cut hears that Hearth stops, not that an engine broke off.
+    await app.gateway.drain(0.0)
 
 
 def _kubelet(cluster: LocalCluster, settings: LocalSettings) -> Kubelet:
