@@ -12,6 +12,7 @@ from anyio.abc import TaskStatus
 from hearth.admin import server as admin_server
 from hearth.admin.server import Admin
 from hearth.api.meta import ServiceKey
+from hearth.autoscaling import Autoscaling
 from hearth.cluster import kinds
 from hearth.cluster.controller import Controller, Reconcile
 from hearth.cluster.interface import Cluster, NotFound
@@ -96,6 +97,16 @@ class App:
             self.metrics.read_informer(str(informer.kind), informer.staleness_s)
         self.metrics.read_queue("services", self._services.__len__)
         self.metrics.read_queue("namespaces", self._namespaces.__len__)
+        self._autoscaling = Autoscaling(
+            cluster,
+            demand=self.demand,
+            routes=self.routes,
+            scaler=self.scaler,
+            watching=self.watching,
+            services=self._services,
+            metrics=self.metrics,
+            polling_s=settings.polling_interval,
+        )
         self._unready: str | None = "the cluster's state is not read yet"
         self.admin = Admin(
             self.demand, self.routes, self.metrics, {"hearth": lambda: self._unready}
@@ -141,11 +152,16 @@ class App:
             self._unready = None
 
     async def lead(
-        self, site: Site, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED
+        self,
+        site: Site,
+        *,
+        watchdog_s: float | None = None,
+        task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         """Make what exists as it should be, until cancelled; `watch` runs beside it.
 
-        Started once every service that there is has a route: from then on the tables are complete.
+        `watchdog_s`: how long KEDA may take to act on a push; None: as long as it likes.  Started
+        once every service that there is has a route: from then on the tables are complete.
         """
         shared = SharedEndpoints(
             self._cluster, self.watching, site=site, changed=self._services.add
@@ -158,6 +174,7 @@ class App:
             site=site,
             shared_refusal=shared.refusal,
             certificate_problem=self.identities.problem,
+            connected=self._autoscaling.connected,
         )
         informers = self.watching.informers
         first = _FirstLook(reconciler.reconcile)
@@ -177,6 +194,7 @@ class App:
                 tasks.start_soon(services.run)
                 tasks.start_soon(namespaces.run)
                 tasks.start_soon(self.identities.run)
+                tasks.start_soon(self._autoscaling.run, watchdog_s)
                 for informer in informers:
                     await informer.synced.wait()
                 await first.over(self.watching.known())

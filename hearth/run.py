@@ -1,5 +1,6 @@
 """`hearth run`: one of the release's processes in a Kubernetes cluster."""
 
+import functools
 import logging
 import os
 import secrets
@@ -111,7 +112,8 @@ class _Member:
             # Who led before may have streams open that this process knows nothing of.
             app.scaler.take_over(drain_s=self._settings.drain_limit)
             async with anyio.create_task_group() as tasks:
-                await tasks.start(app.lead, self._settings.site())
+                lead = functools.partial(app.lead, watchdog_s=self._settings.watchdog)
+                await tasks.start(lead, self._settings.site())
                 while not self._addressed:
                     try:
                         await self._role.take()

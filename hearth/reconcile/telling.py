@@ -2,13 +2,16 @@
 
 import datetime
 import logging
+from collections.abc import Awaitable, Callable
 
 from hearth import names
 from hearth.api.llmservice import LLMService
-from hearth.api.meta import Manifest
+from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, ClusterError
+from hearth.reconcile import reading
 from hearth.reconcile.transitions import Transition
+from hearth.reconcile.watching import Watching
 
 logger = logging.getLogger(__name__)
 
@@ -27,6 +30,20 @@ async def tell(
             "event not written",
             extra={"service": str(service.key), "reason": told.reason, "error": str(error)},
         )
+
+
+def warnings(
+    cluster: Cluster, watching: Watching
+) -> Callable[[ServiceKey, str, str], Awaitable[None]]:
+    """How others warn of a service by its key: `await warn(key, reason, message)`."""
+
+    async def warn(key: ServiceKey, reason: str, message: str) -> None:
+        for manifest in watching.services(key):
+            service, _ = reading.read(manifest)
+            wall = datetime.datetime.now(datetime.UTC)
+            await tell(cluster, service, Transition("Warning", reason, message), wall=wall)
+
+    return warn
 
 
 def render(service: LLMService, told: Transition, *, wall: datetime.datetime) -> Manifest:

@@ -1,0 +1,81 @@
+"""What Hearth does beside KEDA: see whether it listens, act where it does not, do without it."""
+
+import anyio
+
+from hearth.api.meta import ServiceKey
+from hearth.cluster.interface import Cluster
+from hearth.cluster.workqueue import WorkQueue
+from hearth.demand import DemandTable
+from hearth.keda.builtin import BuiltinScaler
+from hearth.keda.presence import Presence
+from hearth.keda.server import ScalerServer
+from hearth.keda.watchdog import Watchdog
+from hearth.metrics.prometheus import Metrics
+from hearth.reconcile import telling
+from hearth.reconcile.watching import Watching
+from hearth.routes import RouteTable
+
+
+class Autoscaling:
+    """KEDA scales, where it is installed and does: then `run` only looks on."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        demand: DemandTable,
+        routes: RouteTable,
+        scaler: ScalerServer,
+        watching: Watching,
+        services: WorkQueue[ServiceKey],
+        metrics: Metrics,
+        polling_s: float,
+    ) -> None:
+        self._cluster = cluster
+        self._demand = demand
+        self._routes = routes
+        self._scaler = scaler
+        self._watching = watching
+        self._metrics = metrics
+        self._polling_s = polling_s
+        self._presence = Presence(
+            scaler.pushes,
+            routes,
+            scaler.gate,
+            installation=watching,
+            look_again=lambda key, after_s: services.add(key, after_s=after_s),
+        )
+
+    def connected(self, key: ServiceKey) -> bool | None:
+        """Whether KEDA listens to a service that has a ScaledObject; None: too early to tell."""
+        return self._presence.connected(key)
+
+    async def run(self, watchdog_s: float | None) -> None:
+        """Until cancelled.  `watchdog_s`: how long KEDA may take to act on a push; None: as long
+        as it likes."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._builtin().run)
+            if watchdog_s is not None:
+                tasks.start_soon(self._watchdog(watchdog_s).run)
+
+    def _builtin(self) -> BuiltinScaler:
+        return BuiltinScaler(
+            self._cluster,
+            demand=self._demand,
+            routes=self._routes,
+            scaler=self._scaler,
+            installation=self._watching,
+            polling_s=self._polling_s,
+        )
+
+    def _watchdog(self, after_s: float) -> Watchdog:
+        return Watchdog(
+            self._cluster,
+            demand=self._demand,
+            routes=self._routes,
+            scaler=self._scaler,
+            installation=self._watching,
+            after_s=after_s,
+            tell=telling.warnings(self._cluster, self._watching),
+            scaled=self._metrics.scaled_for_keda,
+        )
