@@ -13,6 +13,7 @@ from typing import Any
 CERTIFICATE, KEY, CLIENT_CA = "tls.crt", "tls.key", "ca.crt"
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
+_NOISE = re.compile(r"^\[.*?\] | \(_ssl\.c:\d+\)$")
 _NO_CHECK_TIME = 0x200000
 """X509_V_FLAG_NO_CHECK_TIME: dates are judged by `problem`, which can say them."""
 _WRONG_PURPOSE = 26
@@ -91,6 +92,11 @@ def problem(certificate: Certificate, *, server_name: str, now_s: float) -> str 
     return None
 
 
+def reason(error: Exception) -> str:
+    """What OpenSSL says, without where in its code it says so."""
+    return _NOISE.sub("", getattr(error, "strerror", None) or str(error))
+
+
 def _matches(name: str, wanted: str) -> bool:
     """A star stands for the whole first label, as Go's clients read it."""
     first, _, rest = name.lower().partition(".")
@@ -113,7 +119,7 @@ def _trust(context: ssl.SSLContext, blocks: list[str], *, of: str) -> None:
     try:
         context.load_verify_locations(cadata="\n".join(blocks))
     except (ssl.SSLError, ValueError) as error:
-        raise BadSecret(f"{of} cannot be read: {_reason(error)}") from error
+        raise BadSecret(f"{of} cannot be read: {reason(error)}") from error
 
 
 def _show(context: ssl.SSLContext, data: Mapping[str, bytes]) -> None:
@@ -125,7 +131,7 @@ def _show(context: ssl.SSLContext, data: Mapping[str, bytes]) -> None:
             if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
                 raise BadSecret(f"{KEY} is not the key of {CERTIFICATE}") from error
             raise BadSecret(
-                f"{KEY} cannot be used ({_reason(error)}); it must be a PEM key without passphrase"
+                f"{KEY} cannot be used ({reason(error)}); it must be a PEM key without a passphrase"
             ) from error
 
 
@@ -144,7 +150,7 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]
                 raise BadSecret(f"{CERTIFICATE} is not for servers (usage serverAuth)") from error
             raise BadSecret(f"{CERTIFICATE} is refused: {error.verify_message}") from error
         except ssl.SSLError as error:
-            raise BadSecret(f"{CERTIFICATE} cannot be used: {_reason(error)}") from error
+            raise BadSecret(f"{CERTIFICATE} cannot be used: {reason(error)}") from error
     return theirs.getpeercert() or {}
 
 
@@ -161,8 +167,3 @@ def _file(content: bytes) -> Iterator[str]:
             named.write(content)
             named.flush()
             yield named.name
-
-
-def _reason(error: Exception) -> str:
-    reason = getattr(error, "reason", None)
-    return str(reason).replace("_", " ").lower() if reason else str(error)

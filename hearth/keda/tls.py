@@ -11,6 +11,7 @@ from grpclib.protocol import Peer
 
 from hearth import names
 from hearth.api.meta import ServiceKey
+from hearth.keda import certificates
 from hearth.keda.identities import Identities, Identity
 from hearth.routes import Route
 
@@ -133,4 +134,4 @@ class _Handshake(ssl.SSLObject):
     def _told(self, error: ssl.SSLError) -> str:
         if self.identity is None:
             return "no server name" if self.server_name is None else "unknown server name"
-        return getattr(error, "verify_message", None) or error.strerror or str(error)
+        return certificates.reason(error)

@@ -15,6 +15,7 @@ from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
 from hearth.keda.server import ScalerServer
 from hearth.routes import Backend, Route, RouteTable
+from tests.keda.pki import Pki
 from tests.virtualtime import VirtualTime
 
 KEY = ServiceKey("ai", "chat")
@@ -92,6 +93,11 @@ def reference(key: ServiceKey = KEY, *, uid: str = "u-1", **metadata: str) -> pb
     return pb.ScaledObjectRef(
         name=key.name, namespace=key.namespace, scalerMetadata={**written, **metadata}
     )
+
+
+@pytest.fixture(scope="session")
+def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
+    return Pki(tmp_path_factory.mktemp("pki"))
 
 
 @pytest.fixture
