@@ -64,6 +64,7 @@ class _Guard:
 
     spell: float
     """When the spell's first push was due: its name, as it were."""
+    due: float
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     acting: bool = False
     """Not to be ended by what it causes itself."""
@@ -153,13 +154,13 @@ class Watchdog:
             guard.scope.cancel()
             del self._guards[key]
         if spell is not None and self._acted.get(key) != spell:
-            self._guards[key] = guard = _Guard(spell)
+            # Not from the spell's begin: it may have been paused, or at some, until now.
+            guard = self._guards[key] = _Guard(spell, self._clock() + self._after_s)
             tasks.start_soon(self._wait, key, guard)
 
     async def _wait(self, key: ServiceKey, guard: _Guard) -> None:
         with guard.scope:
-            # Not from the spell's begin: it may have been paused, or at some, until now.
-            await self._sleep(self._after_s)
+            await self._sleep(guard.due - self._clock())
             failures = 0
             while self._spell(key) == guard.spell:
                 guard.acting = True
