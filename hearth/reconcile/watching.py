@@ -30,8 +30,12 @@ class Watching:
         enqueue: Callable[[ServiceKey], None],
         enqueue_namespace: Callable[[str], None],
         shared_service: str,
+        missing_retry_s: float = 60.0,
     ) -> None:
-        """`enqueue` is told of services, `enqueue_namespace` of namespaces to look at again."""
+        """`enqueue` is told of services, `enqueue_namespace` of namespaces to look at again.
+
+        A kind that the cluster does not serve is asked for every `missing_retry_s`.
+        """
         self._enqueue = enqueue
         self._enqueue_namespace = enqueue_namespace
         self._shared_service = shared_service
@@ -45,6 +49,7 @@ class Watching:
                 indexes={_SERVICE: by_label(names.SERVICE_LABEL)},
                 # Whether the first replicas were handed over is written nowhere else.
                 managed_fields=kind == kinds.DEPLOYMENT,
+                missing_retry_s=missing_retry_s,
             )
             for kind in OWNED
         }

@@ -1,0 +1,134 @@
+"""Whether KEDA listens, told from its streams and from how long there has been none."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass
+
+import anyio
+import pytest
+
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.keda import presence
+from hearth.keda.gate import Gate
+from hearth.keda.presence import OVERLOOKED_S, SILENT_S, Presence
+from hearth.keda.push import Pushes, Unobserved
+from hearth.routes import Route, RouteTable
+from tests.keda.scaled import KEY, Installed, settle
+from tests.virtualtime import VirtualTime
+
+OTHER = ServiceKey("ai", "code")
+
+
+@dataclass
+class Bench:
+    time: VirtualTime
+    routes: RouteTable
+    gate: Gate
+    pushes: Pushes
+    installed: Installed
+    presence: Presence
+    looks: list[tuple[ServiceKey, float]]
+
+    def serve(self, key: ServiceKey = KEY, *, paused: bool = False) -> None:
+        self.routes.put(Route(key=key, uid="u", created=0, phase="Ready", paused=paused))
+
+    @asynccontextmanager
+    async def stream(self, key: ServiceKey = KEY) -> AsyncIterator[None]:
+        async def send() -> None:
+            pass
+
+        async def hold() -> None:
+            await self.pushes.stream(key, uid="u", send=send)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(hold)
+            await settle()
+            yield
+            tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    time, routes, gate = VirtualTime(), RouteTable(), Gate()
+    demand = DemandTable(linger_s=30, clock=time.clock)
+    pushes = Pushes(demand, routes, gate, observer=Unobserved(), clock=time.clock, sleep=time.sleep)
+    installed, looks = Installed(keda=True), []
+    made = Presence(
+        pushes,
+        routes,
+        gate,
+        installation=installed,
+        look_again=lambda key, after_s: looks.append((key, after_s)),
+        clock=time.clock,
+    )
+    gate.open()
+    of = Bench(time, routes, gate, pushes, installed, made, looks)
+    of.serve()
+    of.serve(OTHER)
+    return of
+
+
+@pytest.mark.parametrize(("others", "patience"), [(False, SILENT_S), (True, OVERLOOKED_S)])
+async def test_patience(bench, others, patience):
+    assert presence.patience_s(others=others) == patience
+    async with bench.stream(OTHER) if others else nullcontext():
+        bench.looks.clear()
+        assert bench.presence.connected(KEY) is None
+        assert bench.looks == [(KEY, patience)]
+        bench.time.advance(patience - 10)
+        assert bench.presence.connected(KEY) is None
+        assert bench.looks == [(KEY, patience), (KEY, 10)]
+        bench.time.advance(10)
+        assert bench.presence.connected(KEY) is False
+        assert len(bench.looks) == 2
+
+
+async def test_a_stream_says_so_at_once(bench):
+    bench.presence.connected(KEY)
+    bench.time.advance(OVERLOOKED_S)
+    assert bench.presence.connected(KEY) is False
+    bench.looks.clear()
+    async with bench.stream():
+        assert bench.looks == [(KEY, 0)]
+        assert bench.presence.connected(KEY) is True
+    assert bench.looks == [(KEY, 0), (KEY, 0)]
+    assert bench.presence.connected(KEY) is None
+
+
+async def test_a_closed_gate_tells_nothing_but_what_is_there(bench):
+    bench.presence.connected(KEY)
+    bench.time.advance(OVERLOOKED_S)
+    bench.gate.close("fenced")
+    bench.looks.clear()
+    assert bench.presence.connected(KEY) is None
+    assert bench.looks == [(KEY, SILENT_S)]
+    async with bench.stream():
+        assert bench.presence.connected(KEY) is True
+        bench.looks.clear()
+    assert bench.looks == []
+    bench.gate.open()
+    assert bench.presence.connected(KEY) is None
+
+
+def paused(bench: Bench) -> None:
+    bench.serve(paused=True)
+    bench.serve()
+
+
+def made_anew(bench: Bench) -> None:
+    bench.routes.drop(KEY)
+    bench.serve()
+
+
+def keda_made_anew(bench: Bench) -> None:
+    bench.installed.flip()
+    bench.installed.flip()
+
+
+@pytest.mark.parametrize("meanwhile", [paused, made_anew, keda_made_anew])
+async def test_what_begins_anew_has_all_its_time(bench, meanwhile):
+    bench.presence.connected(KEY)
+    bench.time.advance(OVERLOOKED_S)
+    meanwhile(bench)
+    assert bench.presence.connected(KEY) is None
