@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 BIN := .venv/bin
 ENGINE ?= stub
 
-.PHONY: help demo test check bench-coldstart clean
+.PHONY: help demo test test-cluster check bench-coldstart clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -18,6 +18,9 @@ demo: .venv/installed ## serve sleeping models on this machine (ENGINE=llama: a 
 
 test: .venv/installed ## the whole gate: format, lint, types, arrows, generated files, tests
 	@scripts/check
+
+test-cluster: .venv/installed ## Hearth's whole life in the cluster that KUBECONFIG names
+	@HEARTH_TEST_CLUSTER=1 $(BIN)/python -m pytest -q tests/kubernetes $(ARGS)
 
 check: test
 

@@ -1,0 +1,110 @@
+"""The main job in a real cluster: asleep, asked, held, answered, many, few, asleep again."""
+
+import anyio
+import pytest
+
+from hearth import names
+from hearth.api.meta import ServiceKey
+from hearth.cluster import kinds
+from tests.kubernetes import world as worlds
+from tests.kubernetes.release import service, stub
+from tests.kubernetes.world import kubectl
+from tests.lifecycle import harness
+from tests.lifecycle.harness import DONE, Begun, cold_start
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("keda")]
+
+ALONE = {"hearth.dev/max-in-flight": "1"}
+LONG = {"text": " ".join(["word"] * 60), "token_interval": "100ms"}
+
+
+async def test_a_cold_stream_beats_speaks_and_sleeps_again(hearth, world, namespace):
+    chat = ServiceKey(namespace, "chat")
+    await world.apply(
+        stub("loading", "--load-time=2s"), service("chat", namespace, runtime="loading")
+    )
+    await hearth.settled(chat)
+    async with hearth.chat(chat) as response:
+        assert (response.status, response.content_type) == (200, "text/event-stream")
+        raw = await response.content.readany()
+        assert raw == b": heartbeat\n"
+        raw += await response.read()
+    before = raw[: raw.index(b"data:")]
+    assert set(before.split(b"\n")[:-1]) == {b": heartbeat"}  # no blank line among them
+    assert raw.endswith(DONE) and harness.text(raw) == "one two three"
+    assert await hearth.answer(chat) == "one two three"  # warm
+    deployment = await hearth.asleep(chat)
+    # It was KEDA that woke it and that let it sleep; no manager of ours holds the number.
+    assert not any(
+        manager.startswith("hearth") for manager in worlds.owners_of_replicas(deployment)
+    )
+    scalers = {
+        entry["manager"]
+        for entry in deployment["metadata"]["managedFields"]
+        if entry.get("subresource") == "scale"
+    }
+    assert not any(manager.startswith("hearth") for manager in scalers)
+
+
+async def test_columns_say_how_it_is(hearth, namespace):
+    printed = await kubectl("-n", namespace, "get", "llmservices.serving.hearth.dev", "-o", "wide")
+    titles, row = (line.split() for line in printed.splitlines())
+    assert titles == ["NAME", "PHASE", "RUNTIME", "REPLICAS", "ENDPOINT", "AGE"]
+    assert row[:5] == ["chat", "ScaledToZero", "loading", "0", f"http://chat.{namespace}.svc/v1"]
+    printed = await kubectl("-n", namespace, "get", "llmservices.serving.hearth.dev")
+    assert printed.split()[:5] == ["NAME", "PHASE", "RUNTIME", "REPLICAS", "AGE"]
+
+
+async def test_one_becomes_three_and_a_replica_that_goes_finishes_its_stream(
+    hearth, world, namespace
+):
+    burst = ServiceKey(namespace, "burst")
+    await world.apply(
+        stub("draining", lifecycle={"preStopDrain": True}),
+        service("burst", namespace, runtime="draining", annotations=ALONE, max=3, target=1,
+                drainTimeout="20s"),
+    )  # fmt: skip
+    await hearth.settled(burst)
+    async with anyio.create_task_group() as tasks:
+        streams = [Begun(tasks, _whole_stream(hearth, burst)) for _ in range(3)]
+        row = await hearth.row(burst, lambda row: row["inFlight"] == 3)
+        assert len(row["endpoints"]) == 3 and row["held"] == 0
+        streams[0].scope.cancel()
+        # Two are wanted now.  All three are equally busy, so it may be one that works.
+        await hearth.deployment(burst, 2)
+    for stream in streams[1:]:
+        assert stream.value.endswith(DONE) and harness.text(stream.value) == LONG["text"]
+    await hearth.asleep(burst)
+
+
+async def test_reject_says_when_to_come_back_and_wakes_all_the_same(hearth, world, namespace):
+    key = ServiceKey(namespace, "impatient")
+    await world.apply(
+        stub("prompt"),
+        service("impatient", namespace, runtime="prompt", endpoint=cold_start("reject"),
+                scaleDownStabilization="10s"),
+    )  # fmt: skip
+    await hearth.settled(key)
+    status, error, headers = await hearth.error(key)
+    assert (status, error["code"]) == (503, "cold_start")
+    assert 1 <= int(headers["Retry-After"]) <= 60
+    await hearth.phase(key, "Ready")  # with no further request
+    assert await hearth.answer(key) == "one two three"
+    await world.delete(service("impatient", namespace))
+    # What was rendered for it goes with it.
+    await world.until(kinds.DEPLOYMENT, key, lambda found: found is None)
+    await world.until(kinds.SCALED_OBJECT, key, lambda found: found is None)
+
+
+async def test_a_minimum_is_kept_with_nobody_asking(hearth, world, namespace):
+    key = ServiceKey(namespace, "awake")
+    await world.apply(service("awake", namespace, runtime="prompt", min=1, max=2))
+    await hearth.phase(key, "Ready")
+    deployment = await hearth.deployment(key, 1)
+    assert await hearth.answer(key) == "one two three"
+    assert names.MANAGER not in worlds.owners_of_replicas(deployment)
+
+
+async def _whole_stream(hearth, key):
+    async with hearth.chat(key, stub=LONG) as response:
+        return await response.read()
