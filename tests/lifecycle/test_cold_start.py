@@ -56,7 +56,7 @@ async def read_until(response, part: bytes, times=1) -> bytes:
     return raw
 
 
-async def test_a_cold_stream_beats_speaks_and_sleeps_again(hearth):
+async def test_a_cold_stream_beats_and_speaks(hearth):
     await hearth.phase("ScaledToZero", "chat")
     async with hearth.chat("chat") as response:
         assert response.status == 200
@@ -75,7 +75,6 @@ async def test_a_cold_stream_beats_speaks_and_sleeps_again(hearth):
         warm = await response.read()
     assert warm.startswith(b"data:") and warm.endswith(DONE)
     assert hearth.engines("chat") == engine and len(engine) == 1
-    await hearth.asleep("chat")
 
 
 async def test_a_cold_whole_answer_is_waited_for(hearth):
@@ -142,6 +141,6 @@ async def test_a_full_queue_turns_the_next_one_away(hearth):
         assert (await first.read()).endswith(DONE) and (await second.read()).endswith(DONE)
 
 
-async def test_everything_sleeps_in_the_end(hearth):
+async def test_everything_sleeps_in_the_end_and_no_process_is_left(hearth):
     await hearth.asleep()
     assert hearth.engines() == []

@@ -40,6 +40,7 @@ async def hearth(tmp_path_factory):
         runtime("nowhere", image="nobody.example/engine:1"),
         *(service(name) for name in ("sync-whole", "sync-stream", "async-whole", "async-stream")),
         service("chat"),
+        service("asleep"),
         service("locked", endpoint=locked("key")),
         service("keyless", endpoint=locked("nobody-wrote-this")),
         service("full", **NEVER, endpoint=cold_start(maxQueue=1)),
@@ -202,10 +203,12 @@ async def test_reject(client):
 
 
 async def test_not_ready_in_time(client):
-    error = await failure(openai.InternalServerError, ask(client, "late"))
-    assert (error.status_code, error.code) == (503, "activation_timeout")
-    assert int(error.response.headers["Retry-After"]) >= 1
-    assert (await failure(openai.APIError, said(client, "late"))).code == "activation_timeout"
+    async with anyio.create_task_group() as tasks:
+        whole = Begun(tasks, failure(openai.InternalServerError, ask(client, "late")))
+        stream = Begun(tasks, failure(openai.APIError, said(client, "late")))
+    assert whole.value.code == stream.value.code == "activation_timeout"
+    assert whole.value.status_code == 503
+    assert int(whole.value.response.headers["Retry-After"]) >= 1
 
 
 async def test_an_engine_that_cannot_start(client):
@@ -244,9 +247,9 @@ async def test_what_the_engine_refuses_is_relayed(client, status, kind):
     assert error.status_code == status and "StubFault" in str(error.body)
 
 
-async def test_what_the_engine_refuses_after_heartbeats_is_an_event(client, hearth):
-    await hearth.asleep("chat")
-    error = await failure(openai.APIError, said(client, headers={"x-stub-fault": "status:400"}))
+async def test_what_the_engine_refuses_after_heartbeats_is_an_event(client):
+    asked = said(client, "asleep", headers={"x-stub-fault": "status:400"})
+    error = await failure(openai.APIError, asked)
     assert "this is the fault status" in error.message
 
 

@@ -76,7 +76,6 @@ async def test_a_hearth_that_was_killed_in_mid_activation_serves_when_it_is_star
     gate.touch()
     assert await hearth.answer() == "one two three"
     assert len(hearth.engines()) == 1
-    await hearth.asleep()
 
 
 async def broken_off(hearth):
