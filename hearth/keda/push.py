@@ -5,6 +5,7 @@ can get lost on KEDA's side, so it is repeated, slowly, while nothing comes of i
 KEDA a write, so a service that is served gets none.
 """
 
+import logging
 import math
 import time
 from collections.abc import Awaitable, Callable
@@ -22,6 +23,7 @@ RESEND_MAX_S = 30.0
 APPEAR_S = 10.0
 """How long a stream waits for the route of a service whose ScaledObject was written first."""
 
+log = logging.getLogger(__name__)
 Send = Callable[[], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[object]]
 
@@ -225,6 +227,7 @@ class Pushes:
                 await send()
                 stream.due = False
                 self._observer.pushed(stream.key)
+                log.debug("pushed", extra={"service": str(stream.key)})
             else:
                 await self._wait(stream, stream.told.next_at - now if stream.told else None)
 

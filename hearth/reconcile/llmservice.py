@@ -198,6 +198,8 @@ class Reconciler:
                 scaler_tls=self._scaler_tls(service, decided),
             )
         )
+        said = {"service": str(service.key), "backends": len(facts.backends), "ready": facts.ready}
+        logger.debug("route published", extra=said)
 
     def _scaler_tls(self, service: LLMService, decided: _Decided) -> str | None:
         """A refused spec changes nothing: KEDA goes on asking as the ScaledObject says."""

@@ -123,4 +123,6 @@ def _age_s() -> float:
 
 
 def _say(line: str) -> None:
-    print(f"hearth stub: {line}", flush=True)
+    now = time.time()
+    clock = time.strftime("%H:%M:%S", time.localtime(now))
+    print(f"{clock}.{int(now % 1 * 1000):03} hearth stub: {line}", flush=True)
