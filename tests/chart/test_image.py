@@ -35,12 +35,11 @@ def _unused(path: PurePosixPath) -> bool:
 
 
 def test_nothing_that_is_loaded_is_left_out():
-    output = subprocess.run(
-        [sys.executable, "-c", LOADED], check=True, capture_output=True, text=True
-    ).stdout
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
     loaded = [
         PurePosixPath(file.split("site-packages/")[1])
-        for file in json.loads(output)
+        for file in json.loads(done.stdout)
         if "site-packages/" in file
     ]
     assert PurePosixPath("kubernetes/aio/client/api_client.py") in loaded

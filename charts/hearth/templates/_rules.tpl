@@ -20,15 +20,9 @@
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
   verbs: [get, list, watch, create]
-- apiGroups: [batch]
-  resources: [jobs]
-  verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [keda.sh]
   resources: [scaledobjects]
   verbs: [get, list, watch, create, patch, delete]
-- apiGroups: [keda.sh]
-  resources: [triggerauthentications]
-  verbs: [get]
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch]
@@ -38,7 +32,7 @@
   verbs: [get]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [create]
 {{- end -}}
 
 {{- /* Rights that no namespace can give. */ -}}
