@@ -1,0 +1,80 @@
+"""argv to exit status: what a person typed wrong is one line that says what to do."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+import hearth
+from hearth import cli
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+@pytest.fixture
+def run(capsys, monkeypatch):
+    """Call it; status, output, lines of error."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+
+    def call(*argv, **environ):
+        for name, value in environ.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(SystemExit) as end:
+            cli.main(argv)
+        said = capsys.readouterr()
+        return end.value.code, said.out, said.err.splitlines()
+
+    return call
+
+
+def test_version_and_help(run):
+    assert run("--version") == (0, f"hearth {hearth.__version__}\n", [])
+    for verb in ((), ("local",), ("render",), ("crd",), ("run",)):
+        status, output, errors = run(*verb, "--help")
+        assert (status, errors) == (0, []) and output.startswith("usage: hearth")
+
+
+def test_help_names_every_setting_with_its_default(run):
+    _, output, _ = run("local", "--help")
+    assert "--gateway-port N" in output and "Default: 8080" in " ".join(output.split())
+    assert "--polling-interval DURATION" in output and "--images NAME=VALUE" in output
+
+
+def test_render_prints_what_would_be_written(run):
+    status, output, errors = run("render", "-f", str(EXAMPLES / "stub-keepalive.yaml"))
+    kinds = [one["kind"] for one in yaml.safe_load_all(output)]
+    assert (status, errors) == (0, []) and kinds[0] == "Deployment" and "ScaledObject" in kinds
+
+
+def test_a_flag_and_a_variable_reach_what_is_rendered(run):
+    example = str(EXAMPLES / "stub-keepalive.yaml")
+    _, output, _ = run("render", "-f", example, "--release=mine", HEARTH_POLLING_INTERVAL="42s")
+    assert "mine-gateway" in output and "pollingInterval: 42" in output
+
+
+def test_crd_prints_the_groups_that_are_on(run):
+    status, output, _ = run("crd")
+    assert status == 0 and len(list(yaml.safe_load_all(output))) == 4
+    _, output, _ = run("crd", "--groups=serving.noctaya.io")
+    groups = {one["spec"]["group"] for one in yaml.safe_load_all(output)}
+    assert groups == {"serving.noctaya.io"}
+
+
+@pytest.mark.parametrize(
+    ("argv", "status", "words"),
+    [
+        ((), 2, "COMMAND"),
+        (("serve",), 2, "serve"),
+        (("local", "--colour=red"), 2, "--colour"),
+        (("local",), 1, "hearth local -f examples/"),
+        (("local", "-f", "nowhere.yaml", "--gateway-port=x"), 2, "--gateway-port"),
+        (("render",), 2, "-f"),
+        (("render", "-f", "nowhere.yaml"), 1, "nowhere.yaml"),
+        (("crd", "--groups"), 2, "--groups"),
+        (("run", "--kubeconfig=nowhere"), 1, "nowhere"),
+    ],
+)
+def test_a_wrong_call_is_one_line(run, argv, status, words):
+    code, output, errors = run(*argv)
+    assert (code, output, len(errors)) == (status, "", 1)
+    assert errors[0].startswith("hearth") and words in errors[0]

@@ -1,0 +1,100 @@
+"""`hearth render`: every object of every service, or what is wrong, one line a problem."""
+
+import pytest
+import yaml
+
+from hearth import render
+from hearth.reconcile.site import Site
+
+RUNTIME = """\
+apiVersion: serving.hearth.dev/v1alpha1
+kind: InferenceRuntime
+metadata: {name: stub}
+spec: {vendor: cpu, container: {image: engine, args: [serve]}}
+"""
+SERVICE = """\
+apiVersion: serving.hearth.dev/v1alpha1
+kind: LLMService
+metadata: {name: chat, namespace: ai}
+spec:
+  model: {source: {uri: "hf://a/b"}}
+  runtime: {name: stub}
+  cache: {strategy: None}
+"""
+
+
+def rendered(folder, **files):
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    return list(yaml.safe_load_all(render.text([str(folder)], site=Site())))
+
+
+def problems(folder, **files):
+    with pytest.raises(render.CannotRender) as error:
+        rendered(folder, **files)
+    return str(error.value).splitlines()
+
+
+def test_objects_come_in_write_order_from_all_files_of_a_folder(tmp_path):
+    (tmp_path / "below").mkdir()
+    (tmp_path / "below" / "runtime.yml").write_text(RUNTIME)
+    found = rendered(tmp_path, service=SERVICE)
+    assert [(one["kind"], one["metadata"]["name"]) for one in found] == [
+        ("Deployment", "chat"), ("Service", "chat-backend"), ("Service", "chat"),
+        ("ScaledObject", "chat"), ("Service", "hearth"),
+    ]  # fmt: skip
+    assert {one["metadata"]["namespace"] for one in found} == {"ai"}
+
+
+def test_each_namespace_has_one_shared_endpoint(tmp_path):
+    other = SERVICE.replace("name: chat", "name: other")
+    third = SERVICE.replace("namespace: ai", "namespace: lab")
+    found = rendered(tmp_path, a=RUNTIME, b=SERVICE, c=other, d=third)
+    shared = [one for one in found if one["metadata"]["name"] == "hearth"]
+    assert [one["metadata"]["namespace"] for one in shared] == ["ai", "lab"]
+
+
+def test_every_problem_of_every_file_is_told(tmp_path):
+    bad = SERVICE.replace("cache: {strategy: None}", "cache: {strategy: Warm}")
+    first, second, third = problems(
+        tmp_path, a=RUNTIME, b=bad, c=SERVICE.replace("strategy: None", "size: big"), d=RUNTIME
+    )
+    assert f"{tmp_path}/b.yaml:7" in first and "spec.cache.strategy" in first
+    assert f"{tmp_path}/c.yaml:7" in second and "spec.cache.size" in second
+    assert f"{tmp_path}/d.yaml" in third and f"{tmp_path}/a.yaml" in third
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"a": RUNTIME}, "there is no LLMService"),
+        ({"a": SERVICE}, "LLMService ai/chat: RuntimeResolution"),
+        (
+            {"a": RUNTIME, "b": SERVICE.replace("{strategy: None}", "{strategy: BakedImage}")},
+            "spec.cache.strategy",
+        ),
+        (
+            {"a": RUNTIME.replace("[serve]", '["{{ .Nothing }}"]'), "b": SERVICE},
+            "LLMService ai/chat: Render",
+        ),
+    ],
+)
+def test_what_cannot_be_rendered_is_one_line(tmp_path, files, words):
+    (line,) = problems(tmp_path, **files)
+    assert words in line
+
+
+def test_of_two_groups_with_one_name_the_second_is_refused(tmp_path):
+    noctaya = {"hearth.dev": "noctaya.io"}
+    texts = [text.replace(*next(iter(noctaya.items()))) for text in (RUNTIME, SERVICE)]
+    (line,) = problems(tmp_path, a=RUNTIME, b=SERVICE, c=texts[0], d=texts[1])
+    assert "NameTaken" in line
+
+
+def test_paths_that_hold_nothing(tmp_path):
+    for path, words in ((tmp_path, "no .yaml file"), (tmp_path / "x.yaml", "no such file")):
+        with pytest.raises(render.CannotRender, match=words):
+            render.text([str(path)], site=Site())
+    (tmp_path / "x.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(render.CannotRender, match="cannot be read"):
+        render.text([str(tmp_path)], site=Site())
