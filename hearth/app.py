@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
-from anyio.abc import TaskStatus
+from anyio.abc import TaskGroup, TaskStatus
 
 from hearth.admin import server as admin_server
 from hearth.admin.server import Admin
@@ -115,31 +115,34 @@ class App:
     @asynccontextmanager
     async def listen(self) -> AsyncIterator[Addresses]:
         """All ports, open until the block ends.  Raises CannotStart."""
-        chosen = self._settings
         async with anyio.create_task_group() as tasks:
             try:
-                scaler = await self.scaler.start(chosen.host, chosen.scaler_port)
-                scaler_tls = None
-                if self._scaler_tls_port is not None:
-                    scaler_tls = await self.scaler.start(
-                        chosen.host, self._scaler_tls_port, door=Door(self.identities)
-                    )
-                admin = await self.admin.start(chosen.host, chosen.admin_port)
-                gateway = await tasks.start(self.gateway.serve, chosen.host, chosen.gateway_port)
-            except (scaler_server.CannotListen, admin_server.CannotListen) as error:
-                raise CannotStart(str(error)) from error
-            except OSError as error:
-                raise CannotStart(
-                    f"cannot open the gateway on {chosen.host}:{chosen.gateway_port}:"
-                    f" {error.strerror}; choose another with --gateway-port"
-                ) from error
-            try:
-                yield Addresses(gateway=gateway, admin=admin, scaler=scaler, scaler_tls=scaler_tls)
+                yield await self._open(tasks)
             finally:
                 with anyio.move_on_after(_STOP_S, shield=True):
                     await self.scaler.stop()
                     await self.admin.stop()
                 tasks.cancel_scope.cancel()
+
+    async def _open(self, tasks: TaskGroup) -> Addresses:
+        chosen = self._settings
+        try:
+            scaler = await self.scaler.start(chosen.host, chosen.scaler_port)
+            scaler_tls = None
+            if self._scaler_tls_port is not None:
+                scaler_tls = await self.scaler.start(
+                    chosen.host, self._scaler_tls_port, door=Door(self.identities)
+                )
+            admin = await self.admin.start(chosen.host, chosen.admin_port)
+            gateway = await tasks.start(self.gateway.serve, chosen.host, chosen.gateway_port)
+        except (scaler_server.CannotListen, admin_server.CannotListen) as error:
+            raise CannotStart(str(error)) from error
+        except OSError as error:
+            raise CannotStart(
+                f"cannot open the gateway on {chosen.host}:{chosen.gateway_port}:"
+                f" {error.strerror}; choose another with --gateway-port"
+            ) from error
+        return Addresses(gateway=gateway, admin=admin, scaler=scaler, scaler_tls=scaler_tls)
 
     async def watch(self) -> None:
         """Keep in memory what the cluster holds, until cancelled."""

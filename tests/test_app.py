@@ -1,0 +1,142 @@
+"""The parts put together over the local store: ports, first look, truth on `/readyz`, drain."""
+
+import socket
+from contextlib import asynccontextmanager
+
+import aiohttp
+import anyio
+import pytest
+
+from hearth.api import manifests
+from hearth.api.meta import ServiceKey
+from hearth.app import App, CannotStart
+from hearth.cluster import kinds
+from hearth.cluster.local.cluster import LocalCluster
+from hearth.settings import LocalSettings
+from tests.test_render import RUNTIME, SERVICE
+
+CHAT = ServiceKey("ai", "chat")
+SECRET = (
+    "apiVersion: v1\nkind: Secret\nmetadata: {name: key, namespace: ai}\nstringData: {token: s}\n"
+)
+LOCKED = "  endpoint: {authentication: {secretRef: {name: key, key: token}}}\n"
+
+
+def settings(**fields):
+    free = {"gateway_port": 0, "admin_port": 0, "scaler_port": 0}
+    return LocalSettings(**(free | fields))
+
+
+async def apply(cluster, *texts):
+    for manifest in manifests.parse("---\n".join(texts), file="test").manifests:
+        await cluster.apply(manifest, manager="test")
+
+
+@asynccontextmanager
+async def serving(*texts, **fields):
+    """An App that leads a cluster with these objects in it; it, and where to reach it."""
+    cluster = LocalCluster()
+    await apply(cluster, *texts)
+    app = App(cluster, settings(**fields))
+    with anyio.fail_after(20):
+        async with (
+            app.listen() as bound,
+            aiohttp.ClientSession() as session,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(app.watch)
+            await tasks.start(app.lead, settings().site(scaler="127.0.0.1:9"))
+            yield app, cluster, Client(session, bound)
+            tasks.cancel_scope.cancel()
+
+
+class Client:
+    def __init__(self, session, bound):
+        self.session = session
+        self.gateway = "http://{}:{}".format(*bound.gateway)
+        self.admin = "http://{}:{}".format(*bound.admin)
+
+    async def ready(self):
+        async with self.session.get(f"{self.admin}/readyz") as response:
+            return response.status, (await response.json())["notReady"]
+
+    async def ask(self, key=None):
+        body = {"model": "ai/chat", "prompt": "hi"}
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        url = f"{self.gateway}/v1/completions"
+        async with self.session.post(url, json=body, headers=headers) as response:
+            return response.status, (await response.json())["error"]["code"]
+
+
+@pytest.mark.parametrize("port", ["gateway", "admin", "scaler"])
+async def test_a_port_in_use_is_one_line_and_leaves_no_port_open(port):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        number = taken.getsockname()[1]
+        app = App(LocalCluster(), settings(**{f"{port}_port": number}))
+        with pytest.RaisesGroup(
+            pytest.RaisesExc(CannotStart, match=f"^[^\n]*{number}[^\n]*$"),
+            allow_unwrapped=True,
+            flatten_subgroups=True,
+        ):
+            async with app.listen():
+                pass
+
+
+async def test_not_ready_until_the_cluster_was_read():
+    app = App(LocalCluster(), settings())
+    async with app.listen() as bound, aiohttp.ClientSession() as session:
+        status, why = await Client(session, bound).ready()
+    assert status == 503 and "not read yet" in why["hearth"]
+
+
+async def test_leading_begins_once_every_service_has_its_route_and_its_objects():
+    async with serving(RUNTIME, SERVICE) as (app, cluster, client):
+        assert app.routes.find(CHAT).phase == "ScaledToZero"
+        assert await client.ready() == (200, {})
+        assert (await cluster.get(kinds.SCALED_OBJECT, "ai", "chat"))["spec"]["triggers"]
+        async with client.session.get(f"{client.admin}/metrics") as response:
+            text = await response.text()
+    assert 'hearth_service_phase{namespace="ai",phase="ScaledToZero",service="chat"} 1.0' in text
+    assert "hearth_informer_staleness_seconds" in text and 'queue="services"' in text
+
+
+async def test_demand_alone_has_a_service_looked_at_again():
+    async with serving(RUNTIME, SERVICE) as (app, _, _client):
+        with app.demand.admit(CHAT, limit=1):
+            await phase(app, "Pending")
+        await phase(app, "ScaledToZero")
+
+
+async def phase(app, wanted):
+    while True:
+        changed = app.routes.changed(CHAT)
+        if app.routes.find(CHAT).phase == wanted:
+            return
+        await changed.wait()
+
+
+async def test_keys_come_from_the_clusters_secrets():
+    async with serving(RUNTIME, SERVICE + LOCKED) as (_, cluster, client):
+        assert await client.ask("s") == (503, "authentication_unavailable")
+        await apply(cluster, SECRET)
+        # Read again after a second at most; until then the word is that it cannot be checked.
+        while (answer := await client.ask("wrong"))[0] == 503:
+            pass
+        assert answer == (401, "invalid_api_key")
+
+
+async def test_draining_answers_the_held_and_says_so():
+    async with serving(RUNTIME, SERVICE) as (app, _, client), anyio.create_task_group() as tasks:
+        answers = []
+
+        async def ask():
+            answers.append(await client.ask())
+
+        tasks.start_soon(ask)
+        while not app.gateway.waiting(CHAT):
+            changed = app.demand.changed(CHAT)
+            await changed.wait()
+            await anyio.lowlevel.checkpoint()
+        await app.drain()
+        assert await client.ready() == (503, {"hearth": "Hearth is stopping"})
+    assert answers == [(503, "shutting_down")]
