@@ -1,10 +1,10 @@
 """The one answer to one request, before and after its first byte."""
 
+import contextlib
 import re
 import socket
 import struct
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
 
 import anyio
 from aiohttp import web
@@ -157,11 +157,12 @@ class Reply:
         sock = transport.get_extra_info("socket")
         if sock is not None and self._request.version < (1, 1):
             # Without chunks or length the end of the connection is the end of the answer.
-            linger = struct.pack("ii", 1, 0)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+            with contextlib.suppress(OSError):  # closed already
+                linger = struct.pack("ii", 1, 0)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
         transport.abort()
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def hold(self, *, every_s: float, at_once: bool) -> AsyncIterator[None]:
         """Show a heartbeat every `every_s` while the block runs; `at_once`: the first now."""
         failure: Exception | None = None

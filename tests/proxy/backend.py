@@ -4,7 +4,7 @@ import json
 import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import anyio
@@ -60,8 +60,9 @@ class Conn:
 
     def reset(self) -> None:
         """The next close is an RST."""
-        sock = self.stream.extra(anyio.abc.SocketAttribute.raw_socket)
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        with suppress(OSError):  # the other side was faster
+            sock = self.stream.extra(anyio.abc.SocketAttribute.raw_socket)
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         raise Close
 
     def close(self) -> None:

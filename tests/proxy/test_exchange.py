@@ -571,6 +571,21 @@ async def test_a_client_that_goes_in_the_middle_of_a_stream():
         await gone(s, server)
 
 
+async def test_a_client_that_goes_at_done_has_all_there_is():
+    async def lingers(conn: Conn) -> None:
+        await conn.events()
+        await conn.chunk(delta("x") + DONE)
+        await conn.until_closed()
+
+    async with backend.running(lingers) as server, stage() as s:
+        s.put(pod(server))
+        async with s.raw() as client:
+            await client.until(b"[DONE]")
+        await server.until(lambda b: b.open == 0)
+        await s.record.until(1)
+        assert s.record.outcomes == ["ok"]
+
+
 async def test_a_client_that_goes_in_the_middle_of_a_plain_answer():
     async def half(conn: Conn) -> None:
         await conn.head("Content-Length: 100")

@@ -7,6 +7,7 @@ import os
 import random
 from dataclasses import replace
 
+import aiohttp
 import anyio
 import pytest
 
@@ -18,7 +19,9 @@ from hearth.proxy.observer import Outcome
 from hearth.routes import ColdStart, KeyRef, Refusal, RouteTable
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, completion, delta
-from tests.proxy.stage import BODY, CONFIG, HOST, KEY, STREAM, Stage, pod, stage
+from tests.proxy.stage import BODY, CONFIG, HOST, KEY, STREAM, Stage, pod, sip, stage
+
+NAMED = {**BODY, "model": "served"}
 
 
 async def no_secret(_namespace: str, _name: str):
@@ -109,8 +112,8 @@ async def test_after_the_limit_what_still_runs_is_told_why_it_ends():
         s.put(pod(c), key=third)
         async with (
             s.raw() as stream,
-            s.raw(BODY, host="other.ai.svc") as plain,
-            s.raw(BODY, host="third.ai.svc") as none,
+            s.raw(NAMED, host="other.ai.svc") as plain,
+            s.raw(NAMED, host="third.ai.svc") as none,
         ):
             await stream.until(b"data: ")
             await plain.until(b"half")
@@ -121,6 +124,7 @@ async def test_after_the_limit_what_still_runs_is_told_why_it_ends():
             assert b"[DONE]" not in text
             assert (await plain.rest()).endswith(b"half")
             assert (await none.rest()).startswith(b"HTTP/1.1 503")
+        go.set()
         for server in (a, b, c):
             await server.until(lambda x: x.open == 0)
 
@@ -182,9 +186,8 @@ class Chaos:
         kinds = ("", "reset", "hang", "refuse", "cut", "stall", "no done", "slow head", "")
         how = self.random.choice(kinds)
         body: dict | bytes = {**BODY, "how": how, "stream": self.random.random() < 0.6}
-        host = self.random.choice(
-            (HOST, HOST, HOST, "cold.ai.svc", "locked.ai.svc", "bad.ai.svc", "nowhere")
-        )
+        others = ("cold.ai.svc", "locked.ai.svc", "bad.ai.svc", "nowhere")
+        host = self.random.choice((HOST, HOST, HOST, *others))
         match self.random.randrange(12):
             case 0:
                 body = b"{"
@@ -192,24 +195,20 @@ class Chaos:
                 body = b'{"x":"' + b"x" * 70_000 + b'"}'
         leave_after_s = self.random.choice((None, None, None, 0.0, 0.002, 0.01, 0.03))
         self.sent += 1
-        async with self.s.raw(body, host=host) as client:
-            with anyio.move_on_after(10 if leave_after_s is None else leave_after_s) as scope:
-                await client.until(
-                    b"0\r\n\r\n" if isinstance(body, dict) and body["stream"] else b"}"
-                )
-        del scope
+        with anyio.move_on_after(10 if leave_after_s is None else leave_after_s) as scope:
+            try:
+                async with self.s.post(body, host=host) as response:
+                    await sip(response)
+            except aiohttp.ClientConnectionError:
+                # The end of a plain answer that broke before its body.
+                return
+        assert leave_after_s is not None or not scope.cancelled_caught
 
     async def run(self, number: int) -> None:
         async with anyio.create_task_group() as tasks:
             for _ in range(number):
-                tasks.start_soon(self._survive)
+                tasks.start_soon(self.one)
                 await anyio.sleep(0.001)
-
-    async def _survive(self) -> None:
-        try:
-            await self.one()
-        except (anyio.EndOfStream, anyio.BrokenResourceError):
-            return
 
 
 @pytest.mark.parametrize("seed", [1, 2])
@@ -228,7 +227,6 @@ async def test_after_two_hundred_endings_nothing_is_left(seed):
             await chaos.run(200)
             for row in tuple(s.demand.rows()):
                 await s.pending(0, key=row.key)
-            await one.until(lambda b: b.open == s_idle(b))
             known = {*Outcome, *Code}
             assert set(s.record.outcomes) <= known
             assert len(set(s.record.outcomes)) >= 8
@@ -242,11 +240,6 @@ async def test_after_two_hundred_endings_nothing_is_left(seed):
     await anyio.wait_all_tasks_blocked()
     assert len(asyncio.all_tasks()) == tasks_before
     assert len(os.listdir("/proc/self/fd")) <= files_before
-
-
-def s_idle(server: backend.Server) -> int:
-    """Connections that may be open: kept ones, none in the middle of an answer."""
-    return server.open
 
 
 # Load

@@ -14,6 +14,7 @@ from tests.proxy import backend
 from tests.proxy.backend import Conn, delta
 from tests.proxy.stage import KEY, Stage, pod, stage
 
+LOCK, NO_KEY = KeyRef(secret="keys", key="api"), KeyRef(secret="none", key="api")
 MESSAGES = [{"role": "user", "content": "hi"}]
 
 
@@ -90,33 +91,14 @@ async def test_cold(sync, stream):
             assert await Client(s, sync=sync, stream=stream).ask() == "hello"
 
 
+BROKEN = openai.InternalServerError
 ROWS = [
     ("unknown model", {}, openai.NotFoundError, "model_not_found"),
-    (
-        "wrong key",
-        {"authentication": KeyRef(secret="keys", key="api")},
-        openai.AuthenticationError,
-        "invalid_api_key",
-    ),
-    (
-        "no secret",
-        {"authentication": KeyRef(secret="none", key="api")},
-        openai.InternalServerError,
-        "authentication_unavailable",
-    ),
-    (
-        "refused",
-        {"refusal": Refusal(reason="Render", message="m")},
-        openai.InternalServerError,
-        "service_degraded",
-    ),
-    ("reject", {"cold_start": ColdStart.REJECT}, openai.InternalServerError, "cold_start"),
-    (
-        "failed",
-        {"failure": Failure(reason="OOMKilled", message="m")},
-        openai.InternalServerError,
-        "activation_failed",
-    ),
+    ("wrong key", {"authentication": LOCK}, openai.AuthenticationError, "invalid_api_key"),
+    ("no secret", {"authentication": NO_KEY}, BROKEN, "authentication_unavailable"),
+    ("refused", {"refusal": Refusal(reason="Render", message="m")}, BROKEN, "service_degraded"),
+    ("reject", {"cold_start": ColdStart.REJECT}, BROKEN, "cold_start"),
+    ("failed", {"failure": Failure(reason="OOMKilled", message="m")}, BROKEN, "activation_failed"),
 ]
 
 
