@@ -6,6 +6,8 @@ from hearth.keda.gate import STARTING, Gate
 def test_turns_are_told_once():
     gate, told = Gate(), []
     gate.listen(lambda: told.append(gate.closed))
+    stop = gate.listen(lambda: told.append("too much"))
+    stop()
     assert gate.closed == STARTING
     gate.open()
     gate.open()

@@ -173,6 +173,24 @@ async def test_a_stream_waits_for_a_route_that_is_not_yet_published(world):
         await stream.cancel()
 
 
+async def test_streams_that_come_and_go_are_told(world):
+    pushes, told = world.server.pushes, []
+    stop = pushes.listen(lambda key: told.append((key, pushes.streams(key), pushes.any_stream())))
+    world.serve()
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        await world.until_streams(1)
+        await stream.cancel()
+    await world.until_streams(0)
+    assert told == [(KEY, 1, True), (KEY, 0, False)]
+    stop()
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        await world.until_streams(1)
+        await stream.cancel()
+    assert len(told) == 2
+
+
 async def test_repr_shows_the_streams(world):
     world.serve()
     assert repr(world.server.pushes) == "<Pushes no streams>"

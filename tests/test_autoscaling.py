@@ -1,0 +1,176 @@
+"""A cluster that gets KEDA, and loses it: who scales, and what is said of it."""
+
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+import anyio
+
+from hearth.api.meta import ServiceKey
+from hearth.autoscaling import Autoscaling
+from hearth.cluster import kinds
+from hearth.cluster.controller import Controller
+from hearth.cluster.interface import Expired, KindMissing
+from hearth.cluster.local.cluster import LocalCluster
+from hearth.cluster.workqueue import WorkQueue
+from hearth.demand import DemandTable
+from hearth.keda.server import ScalerServer
+from hearth.metrics.prometheus import Metrics
+from hearth.reconcile.llmservice import Reconciler
+from hearth.reconcile.site import Site
+from hearth.reconcile.watching import Watching
+from hearth.routes import RouteTable
+from tests.cluster.local.scaling import replicas, until
+from tests.reconcile import builders
+from tests.reconcile.world import written
+
+KEY = ServiceKey("ai", "chat")
+GROUP = "serving.hearth.dev"
+
+
+class Bare(LocalCluster):
+    """A cluster whose ScaledObject kind comes and goes."""
+
+    def __init__(self, *, keda: bool) -> None:
+        super().__init__()
+        self.keda = keda
+
+    async def remove_keda(self) -> None:
+        """The kind goes with its objects."""
+        self.keda = False
+        for manifest in (await super().list(kinds.SCALED_OBJECT)).items:
+            await super().delete(manifest)
+
+    async def list(self, kind, **where):
+        self._check(kind)
+        return await super().list(kind, **where)
+
+    async def get(self, kind, namespace, name):
+        self._check(kind)
+        return await super().get(kind, namespace, name)
+
+    async def apply(self, manifest, **how):
+        self._check(kinds.of(manifest))
+        return await super().apply(manifest, **how)
+
+    async def watch(self, kind, **where):
+        async with aclosing(super().watch(kind, **where)) as changes:
+            async for change in changes:
+                self._check(kind)
+                yield change
+
+    def _check(self, kind) -> None:
+        if kind == kinds.SCALED_OBJECT and not self.keda:
+            raise KindMissing("scaledobjects.keda.sh are not served here")
+
+
+@dataclass
+class World:
+    cluster: Bare
+    demand: DemandTable
+    routes: RouteTable
+    scaler: ScalerServer
+    autoscaling: Autoscaling
+
+    async def says(self, reason: str) -> str:
+        """The message of AutoscalingReady, as soon as it has this reason."""
+
+        def holds(manifest) -> bool:
+            return any(reason == c["reason"] for c in manifest["status"]["conditions"])
+
+        found = await until(
+            self.cluster, kinds.llm_service(GROUP), lambda m: "status" in m and holds(m)
+        )
+        return next(
+            c["message"] for c in found["status"]["conditions"] if c["type"] == "AutoscalingReady"
+        )
+
+    async def event(self, reason: str):
+        with anyio.fail_after(10):
+            while True:
+                events = await self.cluster.list(kinds.EVENT)
+                for event in events.items:
+                    if event["reason"] == reason:
+                        return event
+                with contextlib.suppress(Expired):
+                    async with aclosing(
+                        self.cluster.watch(kinds.EVENT, since=events.version)
+                    ) as changes:
+                        await anext(changes)
+
+
+@asynccontextmanager
+async def leading(*, keda: bool, watchdog_s: float | None = None) -> AsyncIterator[World]:
+    cluster, routes, demand = Bare(keda=keda), RouteTable(), DemandTable(linger_s=30)
+    queue: WorkQueue[ServiceKey] = WorkQueue()
+    watching = Watching(
+        cluster, groups=(GROUP,), enqueue=queue.add, enqueue_namespace=lambda namespace: None,
+        shared_service="hearth", missing_retry_s=0.005,
+    )  # fmt: skip
+    scaler = ScalerServer(demand, routes)
+    autoscaling = Autoscaling(
+        cluster, demand=demand, routes=routes, scaler=scaler, watching=watching, services=queue,
+        metrics=Metrics(demand=demand, routes=routes), polling_s=15,
+    )  # fmt: skip
+    reconciler = Reconciler(
+        cluster, watching, routes=routes, demand=demand, site=Site(),
+        connected=autoscaling.connected,
+    )  # fmt: skip
+    controller = Controller(
+        "services", reconciler.reconcile, queue=queue, informers=watching.informers
+    )
+    await cluster.create(written(builders.runtime()))
+    await cluster.create(written(builders.service({"cache": {"strategy": "None"}}, uid="")))
+    async with anyio.create_task_group() as tasks:
+        for informer in watching.informers:
+            tasks.start_soon(informer.run)
+        tasks.start_soon(controller.run)
+        tasks.start_soon(autoscaling.run, watchdog_s)
+        await replicas(cluster, 0)
+        scaler.gate.open()
+        yield World(cluster, demand, routes, scaler, autoscaling)
+        tasks.cancel_scope.cancel()
+
+
+async def seen(world: World, count: int) -> None:
+    """Wait until the route has the Deployment at this scale."""
+    with anyio.fail_after(10):
+        while True:
+            changed = world.routes.changed(KEY)
+            route = world.routes.find(KEY)
+            if route is not None and route.scale is not None and route.scale.replicas == count:
+                return
+            await changed.wait()
+
+
+async def test_keda_comes_and_goes():
+    async with leading(keda=False) as world:
+        assert "Hearth scales by itself" in await world.says("KEDAMissing")
+        claim = world.demand.admit(KEY, limit=9)
+        await seen(world, 1)
+
+        world.cluster.keda = True
+        await world.says("ScaledObjectApplied")
+        scaled_object = await world.cluster.get(kinds.SCALED_OBJECT, *KEY)
+        assert scaled_object["spec"]["scaleTargetRef"]["name"] == "chat"
+        await world.cluster.scale(KEY, replicas=0)  # KEDA's doing: it is not undone
+        await seen(world, 0)
+        world.demand.admit(KEY, limit=9)
+        claim.release()
+
+        await world.cluster.remove_keda()
+        await world.says("KEDAMissing")
+        await seen(world, 1)
+
+
+async def test_keda_that_is_dead():
+    async with leading(keda=True, watchdog_s=0.01) as world:
+        await world.says("ScaledObjectApplied")
+        await seen(world, 0)
+        world.demand.admit(KEY, limit=9)
+        event = await world.event("KEDADidNotScale")
+        assert event["type"] == "Warning"
+        assert event["involvedObject"]["name"] == "chat"
+        assert "holds no push stream" in event["message"]
+        await seen(world, 1)
