@@ -89,10 +89,10 @@ class Hearth:
         self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LIMIT_S))
         return self
 
-    async def spawn(self, *flags: str, files=None, env=None) -> asyncio.subprocess.Process:
+    async def spawn(self, *flags: str, env=None) -> asyncio.subprocess.Process:
         """Start the process; later flags win over earlier ones."""
         return await hearth(
-            "local", "-f", str(files or self.manifests), "--state-dir", str(self.state),
+            "local", "-f", str(self.manifests), "--state-dir", str(self.state),
             *FLAGS, *flags, env=env,
         )  # fmt: skip
 

@@ -31,7 +31,14 @@ async def hearth(tmp_path_factory):
         service("chat", runtime="gated"),
         service("whole", runtime="gated"),
         service("early", runtime="slow-probes"),
-        service("burst", runtime="draining", annotations=ALONE, max=3, target=1),
+        service(
+            "burst",
+            runtime="draining",
+            annotations=ALONE,
+            max=3,
+            target=1,
+            drainTimeout="1s",
+        ),
         service(
             "impatient",
             runtime="gated",

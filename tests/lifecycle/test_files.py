@@ -40,9 +40,8 @@ async def test_an_added_file_is_served(hearth):
 
 
 async def test_a_changed_runtime_rolls_its_pods_and_what_streams_is_finished(hearth):
-    probes = {"startup": EVERY_SECOND, "readiness": EVERY_SECOND}
-    draining = {"lifecycle": {"preStopDrain": True}, "health": probes}
-    hearth.write("rolled.yaml", runtime("rolled", **draining), service("rolled", runtime="rolled"))
+    probes = {"health": {"startup": EVERY_SECOND, "readiness": EVERY_SECOND}}
+    hearth.write("rolled.yaml", runtime("rolled", **probes), service("rolled", runtime="rolled"))
     await hearth.phase("ScaledToZero", "rolled")
     async with anyio.create_task_group() as tasks:
         stream = await streaming(hearth, "rolled", tasks)
@@ -50,7 +49,7 @@ async def test_a_changed_runtime_rolls_its_pods_and_what_streams_is_finished(hea
         pod = (await hearth.queue())["rolled"]["backends"][0]["pod"]
         hearth.write(
             "rolled.yaml",
-            runtime("rolled", "--text=another one", **draining),
+            runtime("rolled", "--text=another one", **probes),
             service("rolled", runtime="rolled"),
         )
         await hearth.until(

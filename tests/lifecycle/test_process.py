@@ -13,9 +13,9 @@ from tests.lifecycle import harness
 from tests.lifecycle.harness import DONE, Begun, runtime, service
 
 
-async def refused(hearth, *flags, files=None):
+async def refused(hearth, *flags):
     """Start it where it cannot: its exit status and the one line it says."""
-    process = await hearth.spawn(*flags, files=files)
+    process = await hearth.spawn(*flags)
     async with asyncio.timeout(harness.LIMIT_S):
         output, errors = await process.communicate()
     assert b"Hearth is up" not in output
@@ -23,11 +23,10 @@ async def refused(hearth, *flags, files=None):
     return process.returncode, line
 
 
-@pytest.mark.parametrize("port", ["gateway", "admin", "scaler"])
-async def test_a_port_in_use(tmp_path, port):
+async def test_a_port_in_use(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
-        status, line = await refused(harness.Hearth(tmp_path), f"--{port}-port={number}")
+        status, line = await refused(harness.Hearth(tmp_path), f"--gateway-port={number}")
     assert status == 1 and str(number) in line and "another" in line
 
 
@@ -36,29 +35,6 @@ async def test_a_state_folder_in_use(hearth):
     status, line = await refused(hearth)
     assert status == 1 and str(hearth.state) in line and str(hearth.process.pid) in line
     assert "--state-dir" in line
-
-
-async def test_a_path_that_is_not_there(tmp_path):
-    status, line = await refused(harness.Hearth(tmp_path), files=tmp_path / "nothing.yaml")
-    assert status == 1 and f"{tmp_path}/nothing.yaml" in line
-
-
-@pytest.mark.parametrize(
-    ("flags", "status", "words"),
-    [
-        ((), 1, "hearth local -f"),
-        (("-f", ".", "--polling-interval=often"), 2, "--polling-interval"),
-        (("-f", ".", "--colour=red"), 2, "--colour"),
-        (("-f", ".", "--images=x='"), 1, "'x'"),
-    ],
-)
-async def test_a_wrong_call(tmp_path, flags, status, words):
-    process = await harness.hearth("local", *flags, "--state-dir", str(tmp_path))
-    async with asyncio.timeout(harness.LIMIT_S):
-        output, errors = await process.communicate()
-    assert (process.returncode, output) == (status, b"")
-    (line,) = errors.decode().splitlines()
-    assert words in line
 
 
 async def test_a_hearth_that_was_killed_in_mid_activation_serves_when_it_is_started_again(hearth):
