@@ -8,7 +8,10 @@ from hearth.reconcile import refusal
 from hearth.reconcile.refusal import Refused
 from hearth.reconcile.site import Site
 
-PAUSED_ANNOTATIONS = ("autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-replicas")
+PAUSED_ANNOTATIONS = tuple(
+    f"autoscaling.keda.sh/{name}" for name in ("paused", "paused-replicas", "paused-scale-out")
+)
+"""With any of them a service at zero is meant to stay there."""
 _LONGEST_WINDOW_S = 3600
 
 

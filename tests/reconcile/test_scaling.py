@@ -172,6 +172,8 @@ def test_an_external_scaler_without_tls_is_nothing_special():
         ({"autoscaling.keda.sh/paused": "maybe"}, True),
         ({"autoscaling.keda.sh/paused": "False"}, False),
         ({"autoscaling.keda.sh/paused-replicas": "0"}, True),
+        ({"autoscaling.keda.sh/paused-scale-out": "true"}, True),
+        ({"autoscaling.keda.sh/paused-scale-in": "true"}, False),
     ],
 )
 def test_paused(annotations: Manifest | None, expected: bool):
