@@ -11,10 +11,10 @@ import pytest_asyncio
 
 from tests.lifecycle import harness
 from tests.lifecycle.harness import Begun, cold_start, runtime, service
+from tests.lifecycle.sdk import HI, ask, client_of, failure, said
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-HI = [{"role": "user", "content": "hi"}]
 NEVER = {"runtime": "never", "scaleDownStabilization": "0s"}
 
 
@@ -45,11 +45,13 @@ async def hearth(tmp_path_factory):
         service("keyless", endpoint=locked("nobody-wrote-this")),
         service("full", **NEVER, endpoint=cold_start(maxQueue=1)),
         service("impatient", **NEVER, endpoint=cold_start("reject")),
+        service("roomy", **NEVER),
         service("late", **NEVER, activationTimeout="1s"),
         service("broken", runtime="nowhere"),
+        service("silent", annotations={"hearth.dev/response-timeout": "300ms"}),
         service("refused", cache={"strategy": "BakedImage"}),
         secret("old"),
-        flags=("--body-limit-bytes=100000",),
+        flags=("--body-limit-bytes=100000", "--held-bytes=150000"),
     ) as one:
         one.write("doomed.yaml", service("doomed", **NEVER))
         await one.phase("ScaledToZero", "doomed")
@@ -60,34 +62,6 @@ async def hearth(tmp_path_factory):
 async def client(hearth):
     async with client_of(hearth) as one:
         yield one
-
-
-def client_of(hearth, kind=openai.AsyncOpenAI, key="nothing"):
-    return kind(base_url=f"{hearth.gateway}/v1", api_key=key, max_retries=0, timeout=30)
-
-
-def ask(client, model="chat", *, stream=False, headers=None, **stub):
-    return client.chat.completions.create(
-        model=model,
-        messages=HI,
-        stream=stream,
-        extra_headers=headers,
-        extra_body={"stub": stub} if stub else None,
-    )
-
-
-async def said(client, model="chat", **options):
-    """The text of a stream."""
-    chunks = [chunk async for chunk in await ask(client, model, stream=True, **options)]
-    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
-
-
-async def failure(kind, asked):
-    """The error that this ends with."""
-    with pytest.raises(kind) as caught:
-        await asked
-    assert type(caught.value) is kind, repr(caught.value)
-    return caught.value
 
 
 # ---- answers, each cold first and then warm
@@ -194,6 +168,24 @@ async def test_a_full_queue(hearth, client):
         await hearth.until(lambda row: row["pending"] == 1, "full")
         error = await failure(openai.RateLimitError, ask(client, "full"))
     assert error.code == "queue_full" and int(error.response.headers["Retry-After"]) >= 1
+
+
+async def test_no_room_for_another_held_body(hearth, client):
+    async with hearth.chat("roomy", padding="x" * 90_000):
+        await hearth.until(lambda row: row["held"] == 1, "roomy")
+        large = client.completions.create(model="roomy", prompt="x" * 90_000)
+        error = await failure(openai.InternalServerError, large)
+    assert (error.status_code, error.code) == (503, "overloaded")
+    assert int(error.response.headers["Retry-After"]) >= 1
+
+
+async def test_an_engine_that_is_ready_and_silent(client):
+    async with anyio.create_task_group() as tasks:
+        asked = ask(client, "silent", fault="hang")
+        whole = Begun(tasks, failure(openai.InternalServerError, asked))
+        stream = Begun(tasks, failure(openai.APIError, said(client, "silent", fault="hang")))
+    assert whole.value.code == stream.value.code == "upstream_timeout"
+    assert whole.value.status_code == 504
 
 
 async def test_reject(client):
