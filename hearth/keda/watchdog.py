@@ -156,9 +156,9 @@ class Watchdog:
         if spell is not None and self._acted.get(key) != spell:
             # Not from the spell's begin: it may have been paused, or at some, until now.
             guard = self._guards[key] = _Guard(spell, self._clock() + self._after_s)
-            tasks.start_soon(self._wait, key, guard)
+            tasks.start_soon(self._wait, tasks, key, guard)
 
-    async def _wait(self, key: ServiceKey, guard: _Guard) -> None:
+    async def _wait(self, tasks: TaskGroup, key: ServiceKey, guard: _Guard) -> None:
         with guard.scope:
             await self._sleep(guard.due - self._clock())
             failures = 0
@@ -175,6 +175,7 @@ class Watchdog:
                     await self._sleep(self._backoff.delay_s(failures))
         if self._guards.get(key) is guard:
             del self._guards[key]
+            self._look(tasks, key)  # another spell may have begun while this one was acted on
 
     async def _act(self, key: ServiceKey, guard: _Guard) -> None:
         deployment = ServiceKey(key.namespace, names.deployment(key))

@@ -12,6 +12,7 @@ import anyio.lowlevel
 from hearth.api.meta import Manifest, ServiceKey, key_of
 from hearth.cluster import kinds
 from hearth.cluster.informer import Informer
+from hearth.cluster.interface import Kind
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.demand import DemandTable
 from hearth.keda.server import ScalerServer
@@ -47,6 +48,13 @@ class Counting(LocalCluster):
         super().__init__()
         self.scales: list[tuple[str, int]] = []
         self.failures: list[Exception] = []
+        self.before_get: Callable[[], object] = lambda: None
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest:
+        await anyio.lowlevel.checkpoint()
+        before, self.before_get = self.before_get, lambda: None
+        before()
+        return await super().get(kind, namespace, name)
 
     async def scale(self, key: ServiceKey, *, replicas: int) -> None:
         await anyio.lowlevel.checkpoint()

@@ -51,8 +51,9 @@ class Bench(World):
 
 
 @asynccontextmanager
-async def bench(*, keda: bool = True) -> AsyncIterator[Bench]:
-    async with world(keda=keda) as made:
+async def bench(*, early: bool = False) -> AsyncIterator[Bench]:
+    """`early`: there is demand before the watchdog runs."""
+    async with world(keda=True) as made:
         of = Bench(**{f.name: getattr(made, f.name) for f in dataclasses.fields(made)})
         dog = Watchdog(
             of.cluster,
@@ -67,6 +68,9 @@ async def bench(*, keda: bool = True) -> AsyncIterator[Bench]:
             clock=of.time.clock,
             sleep=of.time.sleep,
         )
+        if early:
+            await of.deploy()
+            of.demand.admit(KEY, limit=9)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(dog.run)
             await settle()
@@ -283,20 +287,19 @@ async def test_a_write_that_failed_is_not_tried_again_for_nobody():
 
 
 async def test_demand_from_before_it_ran_counts():
-    async with world(keda=True) as made:
-        await made.deploy()
-        made.demand.admit(KEY, limit=9)
-        of = Bench(**{f.name: getattr(made, f.name) for f in dataclasses.fields(made)})
-        dog = Watchdog(
-            of.cluster, demand=of.demand, routes=of.routes, scaler=of.scaler,
-            installation=of.installed, after_s=AFTER_S, tell=of.tell, scaled=of.counted.append,
-            clock=of.time.clock, sleep=of.time.sleep,
-        )  # fmt: skip
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(dog.run)
-            await of.time.sleeping(AFTER_S)
-            assert repr(dog) == "<Watchdog waits for ai/chat>"
-            of.time.advance(AFTER_S)
-            await of.until_told(1)
-            assert repr(dog) == "<Watchdog waits for nothing>"
-            tasks.cancel_scope.cancel()
+    async with bench(early=True) as of:
+        await of.time.sleep_out(AFTER_S)
+        await of.until_told(1)
+
+
+async def test_a_spell_that_begins_while_it_acts_is_another_one():
+    async with bench() as of:
+        await of.deploy()
+        of.cluster.before_get = lambda: (of.serve(True), of.serve(False))
+        of.demand.admit(KEY, limit=9)
+        await of.time.sleep_out(AFTER_S)
+        await settle()
+        assert of.cluster.scales == []
+        await of.time.sleep_out(AFTER_S)
+        await of.until_told(1)
+        assert of.cluster.scales == [("chat", 1)]
