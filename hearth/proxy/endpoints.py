@@ -28,19 +28,22 @@ class Endpoints:
         return tuple(b for b in endpoints if b.uid not in self._refusing)
 
     def unsure(self, key: ServiceKey) -> dict[str, tuple[Backend, HttpReadiness | TcpReadiness]]:
-        """By uid, backends the gateway may ask itself, each with the question."""
+        """By uid, backends the gateway may ask itself, each with the question.
+
+        One that refused must first accept a connection where requests go: its readiness may be
+        told on another port.
+        """
         found = {b.uid: (b, b.readiness) for b in self._routes.unready(key) if b.readiness}
-        for backend in self._routes.endpoints(key):
+        for backend in (*self._routes.endpoints(key), *self._routes.unready(key)):
             if backend.uid in self._refusing:
                 found[backend.uid] = (backend, TcpReadiness(port=backend.port))
         return found
 
     def refused(self, key: ServiceKey, backend: Backend) -> None:
         """It took no connection: nothing was sent to it."""
+        self._refusing[backend.uid] = key
         self._routes.lost(key, backend.uid)
-        if any(b.uid == backend.uid for b in self._routes.endpoints(key)):
-            self._refusing[backend.uid] = key
-            self._tell(key)
+        self._tell(key)
 
     def answered(self, key: ServiceKey, uid: str) -> None:
         """It answered the question of `unsure`."""
@@ -59,7 +62,8 @@ class Endpoints:
 
     def _changed(self, key: ServiceKey) -> None:
         if self._refusing:
-            uids = {b.uid for b in self._routes.endpoints(key)}
+            route = self._routes.find(key)
+            uids = {b.uid for b in route.backends} if route else set()
             gone = [u for u, owner in self._refusing.items() if owner == key and u not in uids]
             for uid in gone:
                 del self._refusing[uid]

@@ -1,5 +1,6 @@
 """The life of one inference request, from its place in the demand table to its last byte."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from hearth.proxy.paths import Inference
 from hearth.proxy.reply import Reply
 from hearth.proxy.served import Sending, ServedNames
 from hearth.routes import Backend, ColdStart, Route, RouteTable
+
+log = logging.getLogger(__name__)
 
 _RETRY_S = 0.25
 """First pause before a backend that says it is still loading is asked again; doubles."""
@@ -170,6 +173,7 @@ class Exchange:
             except upstream.Unreachable:
                 self._parts.endpoints.refused(self._key, backend)
                 self._parts.observer.backend_failed(self._key, reason="unreachable")
+                log.info("endpoint refused", extra=self._names(backend))
                 self._let_go()
                 return None
         limits = forward.Limits(
@@ -233,9 +237,13 @@ class Exchange:
 
     def _failed(self, reason: str, *, base_s: float) -> None:
         if self._place is not None:
-            uid = self._place.backend.uid
-            self._parts.balance.failed(uid, base_s=base_s, now=self._parts.clock())
+            backend = self._place.backend
+            self._parts.balance.failed(backend.uid, base_s=base_s, now=self._parts.clock())
+            log.warning("endpoint failed", extra={**self._names(backend), "reason": reason})
         self._parts.observer.backend_failed(self._key, reason=reason)
+
+    def _names(self, backend: Backend) -> dict[str, str]:
+        return {"service": str(self._key), "endpoint": f"{backend.host}:{backend.port}"}
 
     def _let_go(self) -> None:
         if self._relay is not None:

@@ -45,7 +45,13 @@ def test_what_we_found_ready_and_refuses_is_asked_again():
     endpoints.answered(KEY, "a")
     endpoints.refused(KEY, pod)
     assert endpoints.usable(KEY) == ()
+    # First for a connection where requests go, then for its readiness.
+    assert endpoints.unsure(KEY) == {"a": (pod, TcpReadiness(port=1))}
+    endpoints.answered(KEY, "a")
+    assert endpoints.usable(KEY) == ()
     assert endpoints.unsure(KEY) == {"a": (pod, HEALTH)}
+    endpoints.answered(KEY, "a")
+    assert uids(endpoints.usable(KEY)) == ["a"]
 
 
 def test_what_the_kubelet_calls_ready_and_refuses_is_not_usable_until_it_accepts():

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.routes import ColdStart, Failure, Refusal, TcpReadiness
+from hearth.routes import ColdStart, Failure, HttpReadiness, Refusal, TcpReadiness
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, completion, delta
 from tests.proxy.stage import BODY, CHAT, HOST, KEY, STREAM, Raw, Stage, pod, sip, stage
@@ -276,6 +276,20 @@ async def test_a_pod_we_found_ready_that_refuses_is_asked_again():
             await s.record.failed()
             s.put(pod(server))
         assert s.record.outcomes == ["ok", "ok"]
+
+
+async def test_a_readiness_told_on_another_port_does_not_make_requests_knock_all_the_time():
+    port = free_port()
+    async with backend.running() as health, stage() as s, anyio.create_task_group() as tasks:
+        ready = HttpReadiness(path="/health", port=health.port)
+        s.put(pod(backend.Server(port=port), ready=False, readiness=ready))
+        answer = await held(s, tasks)
+        await s.record.failed()
+        async with backend.running(port=port):
+            await s.pending(0)
+            await s.record.until(1)
+    assert answer.status == 200
+    assert s.record.failures == ["unreachable"]
 
 
 async def test_another_pod_takes_over_from_one_that_refuses():
