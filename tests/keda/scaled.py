@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import anyio
@@ -22,6 +23,13 @@ from tests.virtualtime import VirtualTime
 
 KEY = ServiceKey("ai", "chat")
 BOUNDS = Scale(min=0, max=5, target=4, window_s=60.0, replicas=0, pods=0)
+
+
+class Steady(Random):
+    """No chance."""
+
+    def random(self) -> float:
+        return 1.0
 
 
 @dataclass

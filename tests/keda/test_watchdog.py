@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from random import Random
 
 import anyio
 import pytest
@@ -16,18 +15,11 @@ from hearth.keda import watchdog
 from hearth.keda.watchdog import Watchdog
 from hearth.routes import Route
 from tests.cluster.local.scaling import deployment
-from tests.keda.scaled import BOUNDS, KEY, World, settle, world
+from tests.keda.scaled import BOUNDS, KEY, Steady, World, settle, world
 
 AFTER_S = 10.0
 OTHER = ServiceKey("ai", "code")
 STUCK = Route(key=KEY, uid="u", created=0, phase="Pending", scale=BOUNDS)
-
-
-class Steady(Random):
-    """No chance."""
-
-    def random(self):
-        return 1.0
 
 
 @dataclasses.dataclass
@@ -74,6 +66,7 @@ async def bench(*, early: bool = False) -> AsyncIterator[Bench]:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(dog.run)
             await settle()
+            assert repr(dog) == f"<Watchdog waits for {'ai/chat' if early else 'nothing'}>"
             yield of
             tasks.cancel_scope.cancel()
 
