@@ -53,6 +53,7 @@ async def _serve(settings: ClusterSettings) -> int:
         fenced = Fenced(cluster, leader)
         app = App(fenced, settings, scaler_tls_port=settings.scaler_tls_port)
         app.scaler.gate.close(_STANDBY)
+        app.metrics.read_leadership(lambda: leader.state)
         role = Role(cluster, fenced, namespace=settings.namespace, pod=settings.pod_name)
         async with app.listen(), anyio.create_task_group() as tasks:
             with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
@@ -109,8 +110,9 @@ class _Member:
     async def _lead(self) -> None:
         with anyio.CancelScope() as self._leading:
             app = self._app
-            # Who led before may have streams open that this process knows nothing of.
-            app.scaler.take_over(drain_s=self._settings.drain_limit)
+            if self._leader.succeeds:
+                # Who led before may have streams open that this process knows nothing of.
+                app.scaler.take_over(drain_s=self._settings.drain_limit)
             async with anyio.create_task_group() as tasks:
                 lead = functools.partial(app.lead, watchdog_s=self._settings.watchdog)
                 await tasks.start(lead, self._settings.site())

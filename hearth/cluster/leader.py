@@ -81,6 +81,7 @@ class Leader:
         self._lease: Manifest | None = None
         """As we last wrote it: the next renewal needs no read."""
         self._other: Sighting | None = None
+        self._succeeds = True
         self._touched = False
         """Whether we ever wrote it, or may have."""
         self._writes = 0
@@ -89,6 +90,11 @@ class Leader:
     @property
     def state(self) -> Leadership:
         return self._state
+
+    @property
+    def succeeds(self) -> bool:
+        """Whether somebody may have led before: nobody has where we made the first Lease."""
+        return self._succeeds
 
     @property
     def holder(self) -> str:
@@ -239,12 +245,15 @@ class Leader:
             )
             if self._other_holds():
                 return
+        first = self._other is None and not self._touched
         self._touched = True
         sent_at = self._clock()
         lease = election.first(
             self._key, self._identity, wall_s=self._wall(), duration_s=self._timing.duration_s
         )
-        self._hold(await self._cluster.create(lease), sent_at)
+        made = await self._cluster.create(lease)
+        self._succeeds = self._succeeds and not first
+        self._hold(made, sent_at)
 
     async def _claim(self, seen: Manifest) -> None:
         """Take or renew the Lease as `seen`.  Raises Conflict when it changed since."""

@@ -149,6 +149,13 @@ STALENESS = Instrument(
     "Time since the cluster was last heard about a kind.",
     ("kind",),
 )
+LEADERSHIP = Instrument(
+    "gauge",
+    "hearth_leadership",
+    "1 for where this process of a release stands: `leading`, `standby`, `lost`, or `fenced`: it"
+    " led last and cannot reach the API server, so it serves on and writes nothing.",
+    ("state",),
+)
 STALL = Instrument(
     "histogram",
     "hearth_event_loop_stall_seconds",
@@ -161,7 +168,7 @@ BUILD = Instrument("gauge", "hearth_build_info", "1; which Hearth this is.", ("v
 INSTRUMENTS = (
     PENDING, HELD, IN_FLIGHT, DEMAND, ACTIVE, LEASE, ENDPOINTS, BACKENDS, PHASE, REQUESTS,
     REJECTIONS, FAILURES, ACTIVATION, FIRST_BYTE, REQUEST, STREAMS, PUSHES, WATCHDOG, CALLS,
-    RECONCILE, QUEUE, STALENESS, STALL, BUILD,
+    RECONCILE, QUEUE, STALENESS, LEADERSHIP, STALL, BUILD,
 )  # fmt: skip
 
 

@@ -259,6 +259,10 @@ class TestTwo:
                 stage.tasks.start_soon(each.leader.run)
             await stage.time.pass_s(60)
             assert sorted([one.state, two.state]) == [LEADING, STANDBY]
+            # Nobody led before the first; whoever follows it cannot know that.
+            assert [c.leader.succeeds for c in (one, two)] == [
+                c.state is STANDBY for c in (one, two)
+            ]
 
     async def test_the_loser_of_a_race_to_create_waits(self):
         async with staged() as stage:

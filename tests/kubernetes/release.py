@@ -33,7 +33,7 @@ READY = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1}
 
 def stub(name: str, *flags: str, args=None, **spec) -> Manifest:
     """An InferenceRuntime of the stub engine, as the image under test has it."""
-    health = {"startup": READY, "readiness": READY}
+    health = {"startup": READY | {"failureThreshold": 120}, "readiness": READY}
     return harness.runtime(name, *flags, image=IMAGE, args=args, **{"health": health} | spec)
 
 

@@ -8,9 +8,9 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from tests.kubernetes import world as worlds
 from tests.kubernetes.release import service, stub
-from tests.kubernetes.world import kubectl
+from tests.kubernetes.world import Begun, kubectl
 from tests.lifecycle import harness
-from tests.lifecycle.harness import DONE, Begun, cold_start
+from tests.lifecycle.harness import DONE, cold_start
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("keda")]
 

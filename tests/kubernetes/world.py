@@ -3,15 +3,17 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import anyio
+from anyio.abc import TaskGroup
 
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.informer import Informer
-from hearth.cluster.interface import ClusterError, Kind, NotFound
+from hearth.cluster.interface import Kind, NotFound
 from hearth.cluster.kube.cluster import KubeCluster
 
 LIMIT_S = 90
@@ -44,6 +46,31 @@ async def run(*command: str | Path, stdin: str = "", check: bool = True) -> str:
 async def kubectl(*words: str, stdin: str = "", check: bool = True) -> str:
     """`kubectl` on the cluster under test."""
     return await run("kubectl", *words, stdin=stdin, check=check)
+
+
+class Begun:
+    """A coroutine under way in a task group."""
+
+    def __init__(self, tasks: TaskGroup, work: Awaitable[Any]) -> None:
+        self.value: Any = None
+        self.scope = anyio.CancelScope()
+        self._work = work
+        self._ended = anyio.Event()
+        tasks.start_soon(self._run)
+
+    @property
+    def done(self) -> bool:
+        return self._ended.is_set()
+
+    async def end(self) -> Any:
+        """Its value, once it is there."""
+        await self._ended.wait()
+        return self.value
+
+    async def _run(self) -> None:
+        with self.scope:
+            self.value = await self._work
+        self._ended.set()
 
 
 class World:
@@ -124,14 +151,6 @@ class World:
             return await self.cluster.get(kind, key.namespace, key.name)
         except NotFound:
             return None
-
-    async def answers(self) -> bool:
-        """Whether the API server does."""
-        try:
-            await self.cluster.list(NAMESPACE)
-        except ClusterError:
-            return False
-        return True
 
 
 async def seen(copy: Informer, condition, value, *, limit_s: float = LIMIT_S):

@@ -186,12 +186,14 @@ async def test_the_process_is_measured_too(world):
     world.metrics.reconciled(result="ok", seconds=0.25)
     world.metrics.read_queue("services", lambda: 7)
     world.metrics.read_informer("pods", lambda: 1.5)
+    world.metrics.read_leadership(lambda: "fenced")
     seen = await world.scrape()
     assert seen["keda_calls_total", "IsActive", "OK"] == 1
     assert seen["reconcile_seconds_count", "ok"] == 1
     assert seen["reconcile_seconds_sum", "ok"] == 0.25
     assert seen["queue_depth", "services"] == 7
     assert seen["informer_staleness_seconds", "pods"] == 1.5
+    assert seen["leadership", "fenced"] == 1
     assert [value for name, value in seen.items() if name[0] == "build_info"] == [1]
     assert ("process_resident_memory_bytes",) in seen
 

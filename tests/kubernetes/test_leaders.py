@@ -1,0 +1,152 @@
+"""Two replicas: whoever goes, in whatever way, one is addressed, and streams lose nothing."""
+
+import contextlib
+import os
+import signal
+
+import aiohttp
+import anyio
+import pytest
+
+from hearth import names
+from hearth.api.meta import ServiceKey
+from hearth.cluster import kinds
+from tests.kubernetes import node
+from tests.kubernetes import world as worlds
+from tests.kubernetes.release import HOME, LEADER, OURS, service, stub
+from tests.kubernetes.world import Begun, kubectl
+from tests.lifecycle import harness
+from tests.lifecycle.harness import DONE
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("keda")]
+
+ALONE = {"hearth.dev/max-in-flight": "1"}
+LONG = {"text": " ".join(["word"] * 150), "token_interval": "100ms"}
+"""Fifteen seconds: within the drain limit, far beyond the time in which an idle one sleeps."""
+
+
+class Record:
+    """All states that were seen of some objects."""
+
+    def __init__(self, copy, value) -> None:
+        self.seen = [value(copy)]
+        self.stop = copy.listen(lambda *_: self.seen.append(value(copy)))
+
+
+@contextlib.asynccontextmanager
+async def never_two(cluster):
+    """At no time in the block do two pods bear the label that the Services select."""
+    async with cluster.follow(kinds.POD, HOME, OURS) as copy:
+        addressed = Record(copy, lambda pods: {_name(pod) for pod in pods if _leads(pod)})
+        yield addressed
+        await worlds.seen(copy, lambda: len(addressed.seen[-1]) == 1, lambda: addressed.seen[-1])
+        assert all(len(pods) <= 1 for pods in addressed.seen), addressed.seen
+
+
+@pytest.fixture(scope="module")
+def two(namespace):
+    """Two requests at a time make two replicas."""
+    key = ServiceKey(namespace, "two")
+    return key, [
+        stub("two"),
+        service("two", namespace, runtime="two", annotations=ALONE, max=2, target=1),
+    ]
+
+
+async def test_a_leader_that_is_sent_away_finishes_its_streams(hearth, world, two):
+    key, manifests = two
+    await world.apply(*manifests)
+    await hearth.settled(key)
+    before = await hearth.leader()
+    async with (
+        never_two(world),
+        world.follow(kinds.DEPLOYMENT, key.namespace) as deployments,
+        anyio.create_task_group() as tasks,
+    ):
+        streams = [Begun(tasks, _whole_stream(hearth, key)) for _ in range(2)]
+        await hearth.row(key, lambda row: row["inFlight"] == 2)
+        wanted = Record(deployments, lambda copy: copy.get(key)["spec"]["replicas"])
+        await kubectl("-n", HOME, "delete", "pod", _name(before), "--wait=false")
+        after = await _other_leader(world, before)
+        assert not any(stream.done for stream in streams)
+        await hearth.reachable()
+        assert await hearth.answer(key) == "one two three"
+        # The new one knows nothing of these streams, yet their backends must stay.
+        for stream in streams:
+            await stream.end()
+        assert wanted.seen[0] == 2 == min(wanted.seen)
+    for stream in streams:
+        assert stream.value.endswith(DONE) and harness.text(stream.value) == LONG["text"]
+    assert _name(await hearth.leader()) == _name(after)
+    await hearth.asleep(key)
+
+
+async def test_a_leader_that_is_killed_is_replaced_by_the_standby(hearth, world, two):
+    key, _ = two
+    await world.pods(HOME, OURS, lambda pods: len(pods) == 2 and all(map(_ready, pods)))
+    before = await hearth.leader()
+    async with never_two(world), anyio.create_task_group() as tasks:
+        streams = [Begun(tasks, _broken_stream(hearth, key)) for _ in range(2)]
+        await hearth.row(key, lambda row: row["inFlight"] == 2)
+        for pid in node.processes_of(before):
+            os.kill(pid, signal.SIGKILL)
+        # Its container restarts in the pod that still bears the label, and takes it off.
+        after = await _other_leader(world, before)
+        [again] = [
+            pod
+            for pod in await world.pods(HOME, OURS, lambda pods: all(map(_ready, pods)))
+            if _name(pod) == _name(before)
+        ]
+        assert again["status"]["containerStatuses"][0]["restartCount"] == 1
+        await hearth.reachable()
+        assert await hearth.answer(key) == "one two three"
+    assert [stream.value for stream in streams] == ["broken", "broken"]  # not: whole
+    assert _name(await hearth.leader()) == _name(after)
+    await hearth.asleep(key)
+
+
+async def test_an_upgrade_ends_no_stream_and_turns_nobody_away_for_good(hearth, world, two):
+    key, _ = two
+    async with never_two(world), anyio.create_task_group() as tasks:
+        stream = Begun(tasks, _whole_stream(hearth, key))
+        await hearth.row(key, lambda row: row["inFlight"] == 1)
+        await kubectl("-n", HOME, "rollout", "restart", "deployment/hearth")
+        await kubectl("-n", HOME, "rollout", "status", "deployment/hearth", "--timeout=90s")
+        await hearth.reachable()
+        assert await hearth.answer(key) == "one two three"
+    assert stream.value.endswith(DONE) and harness.text(stream.value) == LONG["text"]
+
+
+async def _other_leader(world, before):
+    [pod] = await world.pods(
+        HOME,
+        LEADER,
+        lambda pods: len(pods) == 1 and pods[0]["metadata"]["uid"] != before["metadata"]["uid"],
+    )
+    return pod
+
+
+async def _whole_stream(hearth, key):
+    async with hearth.chat(key, stub=LONG) as response:
+        return await response.read()
+
+
+async def _broken_stream(hearth, key):
+    """How a stream ends for a client: an answer that is cut must not look whole."""
+    try:
+        raw = await _whole_stream(hearth, key)
+    except aiohttp.ClientError:
+        return "broken"
+    return "whole" if raw.endswith(DONE) else "cut, and looks whole"
+
+
+def _name(pod):
+    return pod["metadata"]["name"]
+
+
+def _leads(pod):
+    return pod["metadata"]["labels"].get(names.LEADER_LABEL) == names.LEADER
+
+
+def _ready(pod):
+    return worlds.condition(pod, "Ready").get("status") == "True"
