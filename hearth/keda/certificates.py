@@ -145,11 +145,9 @@ def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]
             end.do_handshake()
         except ssl.SSLWantReadError:
             continue
-        except ssl.SSLCertVerificationError as error:
-            if error.verify_code == _WRONG_PURPOSE:
-                raise BadSecret(f"{CERTIFICATE} is not for servers (usage serverAuth)") from error
-            raise BadSecret(f"{CERTIFICATE} is refused: {error.verify_message}") from error
         except ssl.SSLError as error:
+            if getattr(error, "verify_code", None) == _WRONG_PURPOSE:
+                raise BadSecret(f"{CERTIFICATE} is not for servers (usage serverAuth)") from error
             raise BadSecret(f"{CERTIFICATE} cannot be used: {reason(error)}") from error
     return theirs.getpeercert() or {}
 

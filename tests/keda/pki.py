@@ -71,17 +71,18 @@ class Pki:
     def _authority(self, name: str) -> Pair:
         return self._request(name)
 
-    def _issue(self, by: str, usage: str, alternative: str) -> Pair:
+    def _issue(self, by: str, usage: str, alternative: str, *more: str) -> Pair:
         issuer = self.authority(by)
         extensions = (
             "basicConstraints=critical,CA:FALSE",
             f"extendedKeyUsage={usage}",
-            *([f"subjectAltName={alternative}"] if alternative else []),
+            f"subjectAltName={alternative}",
+            *more,
         )
-        more = [part for extension in extensions for part in ("-addext", extension)]
+        added = [part for extension in extensions for part in ("-addext", extension)]
         return self._request(
-            f"{by}-{usage}-{alternative.replace(':', '-').replace('*', 'star')}",
-            *("-CA", issuer.cert, "-CAkey", issuer.key, *more),
+            f"{by}-{usage}-{len(more)}-{alternative.replace('*', 'star')}",
+            *("-CA", issuer.cert, "-CAkey", issuer.key, *added),
         )
 
     def _request(self, name: str, *more: str | Path) -> Pair:

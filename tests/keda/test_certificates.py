@@ -79,6 +79,12 @@ def test_a_certificate_for_clients_is_none_for_servers(pki: Pki):
         certificates.read(pki.secret(pki.client(of="server-ca")))
 
 
+def test_what_openssl_does_not_understand_is_told_in_its_words(pki: Pki):
+    odd = pki.issue("server-ca", "serverAuth", f"DNS:{HOST}", "1.2.3.4=critical,DER:0500")
+    with pytest.raises(BadSecret, match=r"^tls.crt cannot be used: .*unhandled critical extension"):
+        certificates.read(pki.secret(odd))
+
+
 @pytest.mark.parametrize("text", [b"", b"x", NOT_BASE64])
 def test_who_is_trusted_is_nobody_where_it_is_unreadable(text: bytes):
     assert certificates.roots({"ca.crt": text}) == frozenset()

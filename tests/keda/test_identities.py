@@ -115,6 +115,16 @@ async def test_nothing_is_read_for_services_without_tls():
         assert repr(world.identities) == "<Identities none>"
 
 
+async def test_what_else_changes_of_a_service_reads_nothing(pki: Pki):
+    world = World({"tls": pki.secret()})
+    async with world.running():
+        world.serve()
+        assert await world.served() is not None
+        world.routes.put(Route(key=KEY, uid="u", created=0, phase="Pending", scaler_tls="tls"))
+        await anyio.wait_all_tasks_blocked()
+        assert world.reads == ["ai/tls"] and world.told == [KEY]
+
+
 async def test_a_renewed_certificate_is_taken_and_its_clients_stay(pki: Pki):
     world = World({"tls": pki.secret()})
     async with world.running():
