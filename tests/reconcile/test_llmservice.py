@@ -60,6 +60,7 @@ class World:
         self.demand = DemandTable(linger_s=1)
         self.asked = set()
         self.asked_namespaces = set()
+        self.certificates = {}
         self.watching = Watching(
             self.cluster,
             groups=(HEARTH, NOCTAYA),
@@ -77,6 +78,7 @@ class World:
             demand=self.demand,
             site=Site(),
             shared_refusal=self.shared.refusal,
+            certificate_problem=self.certificates.get,
         )
 
     async def caught_up(self):
@@ -233,6 +235,53 @@ async def test_a_refused_edit_changes_nothing_that_runs(world):
     assert await world.cluster.get(kinds.DEPLOYMENT, "ai", "chat") == before
     assert (await world.conditions())["Degraded"] == ("True", "Render")
     assert await world.objects() == ALL
+
+
+PLAIN = {"model": {"source": {"uri": "hf://org/m"}}, "runtime": {"name": "stub"}}
+TLS = {"serverSecretName": "s", "authenticationRef": {"name": "a"}}
+SECURE = {**PLAIN, "scaling": {"externalScaler": {"tls": TLS}}}
+BAD = {"cache": {"strategy": "BakedImage"}}
+
+
+async def test_mutual_tls_has_a_name_that_comes_and_goes_with_it(world):
+    await world.runtime()
+    await world.user("LLMService", spec=SECURE)
+    await world.look()
+    assert set(await world.objects()) - set(ALL) == {"Service/chat-scaler"}
+    assert world.routes.find(KEY).scaler_tls == "s"
+    await world.user("LLMService", spec=PLAIN)
+    await world.look()
+    assert await world.objects() == ALL
+    assert world.routes.find(KEY).scaler_tls is None
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "expected"),
+    [
+        (PLAIN, {**SECURE, **BAD}, None),
+        (SECURE, {**PLAIN, **BAD}, "s"),
+        ({**SECURE, **BAD}, {**SECURE, **BAD}, "s"),
+    ],
+)
+async def test_after_a_refused_edit_keda_asks_as_it_did(world, first, then, expected):
+    await world.runtime()
+    await world.user("LLMService", spec=first)
+    await world.look()
+    await world.user("LLMService", spec=then)
+    await world.look()
+    assert world.routes.find(KEY).refusal is not None
+    assert world.routes.find(KEY).scaler_tls == expected
+
+
+async def test_a_bad_certificate_is_a_condition(world):
+    await world.runtime()
+    await world.user("LLMService", spec=SECURE)
+    world.certificates[KEY] = "Secret s has no tls.key"
+    await world.look()
+    assert (await world.conditions())["AutoscalingReady"] == ("False", "ScalerCertificate")
+    del world.certificates[KEY]
+    await world.look()
+    assert (await world.conditions())["AutoscalingReady"] == ("True", "ScaledObjectApplied")
 
 
 async def test_what_cannot_even_be_read_is_refused(world):
