@@ -186,7 +186,7 @@ class _HttpServer(web.Server):
 
 
 class _Connection(web.RequestHandler):
-    """One client connection; what is not HTTP is told so in OpenAI's words."""
+    """One client connection; who does not speak HTTP is told so in OpenAI's words."""
 
     __slots__ = ()
 
@@ -197,6 +197,8 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
         problem = Problem(
             Code.INVALID_REQUEST, "The request is not well-formed HTTP; its head cannot be read."
         )
