@@ -1,18 +1,25 @@
 """The parts put together over the local store: ports, first look, truth on `/readyz`, drain."""
 
 import socket
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 
 import aiohttp
 import anyio
 import pytest
+import yaml
+from grpclib.client import Channel
+from grpclib.config import Configuration
 
 from hearth.api import manifests
 from hearth.api.meta import ServiceKey
 from hearth.app import App, CannotStart
 from hearth.cluster import kinds
 from hearth.cluster.local.cluster import LocalCluster
+from hearth.externalscaler.externalscaler_grpc import ExternalScalerStub
+from hearth.externalscaler.externalscaler_pb2 import ScaledObjectRef
+from hearth.reconcile.site import Site
 from hearth.settings import LocalSettings
+from tests.keda.pki import Pki
 from tests.test_render import RUNTIME, SERVICE
 
 CHAT = ServiceKey("ai", "chat")
@@ -33,11 +40,11 @@ async def apply(cluster, *texts):
 
 
 @asynccontextmanager
-async def serving(*texts, **fields):
+async def serving(*texts, site=None, scaler_tls_port=None, **fields):
     """An App that leads a cluster with these objects in it; it, and where to reach it."""
     cluster = LocalCluster()
     await apply(cluster, *texts)
-    app = App(cluster, settings(**fields))
+    app = App(cluster, settings(**fields), scaler_tls_port=scaler_tls_port)
     with anyio.fail_after(20):
         async with (
             app.listen() as bound,
@@ -45,7 +52,7 @@ async def serving(*texts, **fields):
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(app.watch)
-            await tasks.start(app.lead, settings().site(scaler="127.0.0.1:9"))
+            await tasks.start(app.lead, site or settings().site(scaler="127.0.0.1:9"))
             yield app, cluster, Client(session, bound)
             tasks.cancel_scope.cancel()
 
@@ -55,6 +62,7 @@ class Client:
         self.session = session
         self.gateway = "http://{}:{}".format(*bound.gateway)
         self.admin = "http://{}:{}".format(*bound.admin)
+        self.scaler_tls = bound.scaler_tls
 
     async def ready(self):
         async with self.session.get(f"{self.admin}/readyz") as response:
@@ -123,6 +131,44 @@ async def test_keys_come_from_the_clusters_secrets():
         while (answer := await client.ask("wrong"))[0] == 503:
             pass
         assert answer == (401, "invalid_api_key")
+
+
+TLS = "  scaling: {externalScaler: {tls: {serverSecretName: tls, authenticationRef: {name: a}}}}\n"
+
+
+def tls_secret(pki):
+    texts = {name: value.decode() for name, value in pki.secret().items()}
+    head = {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "tls", "namespace": "ai"}}
+    return yaml.safe_dump({**head, "stringData": texts})
+
+
+async def test_a_leader_has_the_certificates_of_its_services(tmp_path):
+    pki = Pki(tmp_path)
+    texts = (RUNTIME, SERVICE + TLS, tls_secret(pki))
+    async with serving(*texts, site=Site(), scaler_tls_port=0) as (app, _, client):
+        app.scaler.gate.open()
+        context = pki.dialler(pki.client(of="chat-ca"))
+        config = Configuration(ssl_target_name_override="chat-scaler.ai.svc")
+        async with Channel(*client.scaler_tls, ssl=context, config=config) as channel:
+            ref = ScaledObjectRef(name="chat", namespace="ai", scalerMetadata={"targetValue": "1"})
+            assert not (await ExternalScalerStub(channel).IsActive(ref)).result
+
+
+async def test_a_certificate_that_is_missing_is_a_condition():
+    texts = (RUNTIME, SERVICE + TLS)
+    async with serving(*texts, site=Site(), scaler_tls_port=0) as (_, cluster, _client):
+        kind = kinds.llm_service("serving.hearth.dev")
+        wanted = ("ScalerCertificate", "Secret tls does not exist")
+        listing = await cluster.list(kind)
+        stored = listing.items[0]
+        async with aclosing(cluster.watch(kind, since=listing.version)) as changes:
+            while wanted not in said(stored):
+                stored = (await anext(changes)).manifest
+
+
+def said(service):
+    conditions = service.get("status", {}).get("conditions", [])
+    return [(one["reason"], one["message"]) for one in conditions]
 
 
 async def test_draining_answers_the_held_and_says_so():
