@@ -2,6 +2,7 @@
 
 import io
 import json
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -21,6 +22,8 @@ from tests.proxy import backend
 
 KEY = ServiceKey("ai", "chat")
 HOST = "chat.ai.svc"
+SHARED, SPACE = "llm.test", "hearth.ai.svc"
+"""Hosts of every namespace, and of one."""
 CONFIG = GatewayConfig(hosts=HostTable(ingress_domain="llm.test"), default_namespace="ai")
 CHAT = "/v1/chat/completions"
 BODY = {"model": "chat", "messages": [{"role": "user", "content": "hi"}]}
@@ -217,3 +220,54 @@ async def sip(response: aiohttp.ClientResponse) -> bytes:
     except aiohttp.ClientError:
         return data + b"<ABORTED>"
     return data
+
+
+def error_of(text: str | bytes) -> dict:
+    """The error in a JSON body, or in the last event of a stream."""
+    raw = text if isinstance(text, bytes) else text.encode()
+    if b"data: " in raw:
+        raw = raw.rpartition(b"data: ")[2].partition(b"\n")[0]
+    error = json.loads(raw)["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    return error
+
+
+async def held(s: Stage, tasks, body=BODY, **options) -> "Answer":
+    """A request on its way; returns when it is pending."""
+    answer = Answer()
+    before = s.demand.pending(KEY)
+    tasks.start_soon(answer.ask, s, body, options)
+    await s.pending(before + 1)
+    return answer
+
+
+class Answer:
+    status = 0
+    headers: dict
+    text = b""
+
+    async def ask(self, s: Stage, body, options) -> None:
+        async with s.post(body, **options) as response:
+            self.status, self.headers = response.status, response.headers
+            self.text = await sip(response)
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+def code_of(text: str) -> str:
+    """The code of a JSON error."""
+    return error_of(text)["code"]
+
+
+def model(name: object) -> dict:
+    """A request for this model."""
+    return {**BODY, "model": name}
+
+
+def asleep(s: Stage) -> bool:
+    """Nothing in the demand table, no lease."""
+    return all(row.demand == 0 for row in s.demand.rows())

@@ -1,5 +1,8 @@
 """Is this request allowed to use this service."""
 
+import json
+
+import anyio
 import pytest
 from multidict import CIMultiDict
 
@@ -8,6 +11,17 @@ from hearth.proxy import auth
 from hearth.proxy.answers import Code, Problem
 from hearth.proxy.keys import Keys
 from hearth.routes import KeyRef, Route
+from tests.proxy import backend
+from tests.proxy.stage import (
+    HOST,
+    SHARED,
+    Raw,
+    asleep,
+    code_of,
+    model,
+    pod,
+    stage,
+)
 
 OPEN = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, phase="Ready")
 LOCKED = Route(
@@ -66,3 +80,77 @@ async def test_an_unreadable_key_hides_the_service_from_listings():
         return None
 
     assert not await auth.listed(LOCKED, "sesame", Keys(nothing))
+
+
+# As clients see it
+
+SECRET = KeyRef(secret="keys", key="api")
+
+
+@pytest.mark.parametrize("host", [HOST, SHARED])
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer wrong"},
+        {"Authorization": "Basic sesame"},
+        {"x-api-key": "sesame"},
+    ],
+)
+async def test_a_wrong_key_is_a_401_that_wakes_nothing(host, headers):
+    async with stage() as s:
+        s.secrets["ai/keys"] = {"api": b"sesame"}
+        s.put(authentication=SECRET)
+        status, answer, text = await s.ask(model("ai/chat"), host=host, headers=headers)
+        assert (status, code_of(text)) == (401, "invalid_api_key")
+        assert answer["WWW-Authenticate"].startswith("Bearer")
+        assert asleep(s)
+
+
+async def test_under_a_service_s_host_the_key_is_checked_before_the_body_is_read():
+    async with stage() as s, await anyio.connect_tcp(*s.address) as stream:
+        s.secrets["ai/keys"] = {"api": b"sesame"}
+        s.put(authentication=SECRET)
+        await stream.send(
+            b"POST /v1/embeddings HTTP/1.1\r\nHost: chat.ai.svc\r\n"
+            b"Expect: 100-continue\r\nContent-Length: 10\r\n\r\n"
+        )
+        assert (await Raw(stream).until(b"}}")).startswith(b"HTTP/1.1 401")
+
+
+async def test_the_key_opens_and_goes_no_further():
+    async with backend.running() as server, stage() as s:
+        s.secrets["ai/keys"] = {"api": b"sesame"}
+        s.put(pod(server), authentication=SECRET)
+        sent = {"Authorization": "Bearer sesame", "Cookie": "a=b", "X-Api-Key": "sesame"}
+        assert (await s.ask(headers={**sent, "Connection": "x-hop", "X-Hop": "1"}))[0] == 200
+        (call,) = server.calls()
+        assert b"sesame" not in repr(call.headers).encode()
+        assert call.header("Cookie") is None
+        assert call.header("X-Hop") is None
+        assert call.header("X-Forwarded-Host") == HOST
+
+
+async def test_an_open_service_s_backend_sees_the_client_s_key():
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        await s.ask(headers={"Authorization": "Bearer theirs"})
+        assert server.calls()[0].header("Authorization") == "Bearer theirs"
+
+
+async def test_the_messages_route_takes_the_key_as_its_sdk_sends_it():
+    async with backend.running() as server, stage() as s:
+        s.secrets["ai/keys"] = {"api": b"sesame"}
+        s.put(pod(server), authentication=SECRET)
+        status, _, _ = await s.ask(path="/v1/messages", headers={"x-api-key": "sesame"})
+        assert status == 200
+        _, _, text = await s.ask(path="/v1/messages", headers={"x-api-key": "wrong"})
+        assert json.loads(text)["type"] == "error"
+
+
+async def test_a_missing_secret_is_a_503():
+    async with stage() as s:
+        s.put(authentication=SECRET)
+        status, _, text = await s.ask(headers={"Authorization": "Bearer sesame"})
+        assert (status, code_of(text)) == (503, "authentication_unavailable")
+        assert asleep(s)

@@ -1,9 +1,25 @@
 """The budget over all bodies."""
 
+import json
+from dataclasses import replace
+
+import anyio
 import pytest
 
 from hearth.proxy.answers import Code, Problem
 from hearth.proxy.bodies import Budget, Held
+from tests.proxy import backend
+from tests.proxy.stage import (
+    CHAT,
+    CONFIG,
+    HOST,
+    SHARED,
+    Raw,
+    asleep,
+    code_of,
+    pod,
+    stage,
+)
 
 
 def test_a_body_takes_its_share_once_and_gives_it_back_once():
@@ -31,3 +47,142 @@ def test_what_does_not_fit_takes_nothing():
     first.drop()
     second.drop()
     assert budget.used_bytes == 0
+
+
+# As clients see it
+
+
+@pytest.mark.parametrize("host", [HOST, SHARED])
+@pytest.mark.parametrize(
+    "body", [b"", b"{", b"[]", b'{"model":5}', b'{"model":"ai/chat","stream":"yes"}']
+)
+async def test_a_malformed_body_is_a_400_that_wakes_nothing(host, body):
+    async with stage() as s:
+        s.put()
+        status, _, text = await s.ask(body, host=host)
+        assert (status, code_of(text)) == (400, "invalid_request")
+        assert asleep(s)
+
+
+async def test_a_shared_host_wants_a_model():
+    async with stage() as s:
+        s.put()
+        status, _, text = await s.ask({"messages": []}, host=SHARED)
+        assert (status, json.loads(text)["error"]["param"]) == (400, "model")
+
+
+async def test_a_service_s_own_host_wants_none():
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        assert (await s.ask({"messages": []}))[0] == 200
+        assert server.calls()[0].json == {"messages": []}
+
+
+LIMIT = 4096
+SMALL = replace(CONFIG, body_limit_bytes=LIMIT, held_bytes=3 * LIMIT)
+
+
+def of_size(size: int) -> bytes:
+    return b'{"model":"served","x":"' + b"x" * (size - 25) + b'"}'
+
+
+@pytest.mark.parametrize(("size", "status"), [(LIMIT - 1, 200), (LIMIT, 200), (LIMIT + 1, 413)])
+@pytest.mark.parametrize("chunked", [False, True])
+@pytest.mark.parametrize("expect", [False, True])
+async def test_the_body_limit(size, status, chunked, expect):
+    async with backend.running() as server, stage(SMALL) as s:
+        s.put(pod(server))
+
+        async def pieces():
+            for at in range(0, size, 1000):
+                yield of_size(size)[at : min(at + 1000, size)]
+
+        data = pieces() if chunked else of_size(size)
+        fields = {"Host": HOST}
+        async with s.session.post(s.url + CHAT, data=data, headers=fields, expect100=expect) as r:
+            text = await r.text()
+        assert r.status == status
+        if status == 413:
+            assert code_of(text) == "request_too_large"
+            assert asleep(s)
+        else:
+            assert server.calls()[0].body == of_size(size)
+        assert s.gateway.held_bytes == 0
+
+
+async def test_a_large_body_is_refused_before_it_is_sent():
+    async with stage() as s, await anyio.connect_tcp(*s.address) as stream:
+        s.put()
+        await stream.send(
+            b"POST /v1/embeddings HTTP/1.1\r\nHost: chat.ai.svc\r\n"
+            b"Expect: 100-continue\r\nContent-Length: 999999999\r\n\r\n"
+        )
+        text = await Raw(stream).until(b"}}")
+        assert text.startswith(b"HTTP/1.1 413")
+
+
+async def test_no_room_for_another_held_body():
+    async with backend.running() as server, stage(SMALL) as s:
+        s.put(max_queue=10)
+        async with anyio.create_task_group() as tasks:
+            for number in range(3):
+                tasks.start_soon(s.ask, of_size(LIMIT))
+                await s.pending(number + 1)
+            status, headers, text = await s.ask(of_size(LIMIT))
+            assert (status, code_of(text)) == (503, "overloaded")
+            assert "Retry-After" in headers
+            s.put(pod(server))
+        assert s.gateway.held_bytes == 0
+
+
+async def test_a_compressed_body_is_refused():
+    async with stage() as s:
+        s.put()
+        status, _, text = await s.ask(b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+        assert (status, code_of(text)) == (415, "unsupported_encoding")
+
+
+async def test_a_body_that_never_comes():
+    async with (
+        stage(replace(CONFIG, upload_idle_s=0.05)) as s,
+        await anyio.connect_tcp(*s.address) as stream,
+    ):
+        s.put()
+        await stream.send(
+            b"POST /v1/embeddings HTTP/1.1\r\nHost: chat.ai.svc\r\nContent-Length: 9\r\n\r\n{"
+        )
+        text = await Raw(stream).until(b"}}")
+        assert text.startswith(b"HTTP/1.1 408")
+        assert asleep(s)
+
+
+async def test_a_form_is_forwarded_whole_wherever_its_model_stands():
+    boundary = "xYz"
+    file = bytes(range(256)) * 2400
+    body = (
+        b'--xYz\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\n\r\n'
+        + file
+        + b'\r\n--xYz\r\nContent-Disposition: form-data; name="model"\r\n\r\nchat\r\n--xYz--\r\n'
+    )
+    content_type = f"multipart/form-data; boundary={boundary}"
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server, served_name="chat"))
+        path = "/v1/audio/transcriptions"
+        status, _, _ = await s.ask(
+            body, path=path, host=SHARED, headers={"Content-Type": content_type}
+        )
+        assert status == 200
+        assert server.calls()[0].body == body
+        assert server.calls()[0].header("Content-Type") == content_type
+        status, _, _ = await s.ask(
+            body[:-60], path=path, host=SHARED, headers={"Content-Type": content_type}
+        )
+        assert status == 400
+
+
+async def test_big_bodies_are_read_beside_the_loop():
+    big = b'{"messages":"' + b"x" * 3_000_000 + b'","model":"ai/chat"}'
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        assert (await s.ask(big, host=SHARED))[0] == 200
+        assert server.calls()[0].body == big.replace(b"ai/chat", b"served")

@@ -7,7 +7,14 @@ import pytest
 from hearth.api.meta import ServiceKey
 from hearth.proxy import listing
 from hearth.proxy.hosts import Everything, Namespace, OneService
-from hearth.routes import Route
+from hearth.routes import KeyRef, Route
+from tests.proxy.stage import (
+    HOST,
+    SHARED,
+    SPACE,
+    asleep,
+    stage,
+)
 
 CHAT = ServiceKey("ai", "chat")
 ROUTES = [
@@ -55,3 +62,42 @@ def test_the_list_object():
     body = json.loads(listing.encode([listing.entry(ROUTES[2], "chat")]))
     entry = {"id": "chat", "object": "model", "created": 7, "owned_by": "ai", "state": "Ready"}
     assert body == {"object": "list", "data": [entry]}
+
+
+# As clients see it
+
+LOCK = KeyRef(secret="keys", key="api")
+
+
+async def test_models_are_listed_as_they_can_be_named_and_none_wakes():
+    async with stage() as s:
+        s.put(phase="Loading")
+        s.put(key=ServiceKey("bio", "fold"))
+        for host, ids in ((SHARED, ["chat", "bio/fold"]), (SPACE, ["chat"]), (HOST, ["chat"])):
+            async with s.get("/v1/models", host=host) as response:
+                data = (await response.json())["data"]
+            assert [m["id"] for m in data] == ids
+            assert data[0]["state"] == "Loading"
+        async with s.get("/v1/models/bio%2Ffold", host=SHARED) as response:
+            assert (await response.json())["id"] == "bio/fold"
+        async with s.get("/v1/models/none", host=SHARED) as response:
+            assert response.status == 404
+        async with s.get("/v1/models", method="HEAD") as response:
+            assert (response.status, await response.read()) == (200, b"")
+            assert int(response.headers["Content-Length"]) > 0
+        assert asleep(s)
+
+
+async def test_a_locked_model_is_listed_only_to_who_has_its_key():
+    async with stage() as s:
+        s.secrets["ai/keys"] = {"api": b"sesame"}
+        s.put(authentication=LOCK)
+        s.put(key=ServiceKey("ai", "open"))
+        for key, ids in (("", ["open"]), ("wrong", ["open"]), ("sesame", ["chat", "open"])):
+            headers = {"Authorization": f"Bearer {key}"}
+            async with s.get("/v1/models", host=SPACE, headers=headers) as response:
+                assert [m["id"] for m in (await response.json())["data"]] == ids
+            async with s.get("/v1/models/chat", host=SPACE, headers=headers) as response:
+                assert response.status == (200 if "chat" in ids else 404)
+        async with s.get("/v1/models") as response:
+            assert response.status == 401

@@ -1,0 +1,186 @@
+"""Answers that break, and clients that must not take them for whole."""
+
+import anyio
+import pytest
+
+from tests.proxy import backend
+from tests.proxy.backend import DONE, Conn, delta
+from tests.proxy.stage import BODY, KEY, STREAM, pod, stage
+
+
+async def reset(conn: Conn) -> None:
+    conn.reset()
+
+
+async def close(conn: Conn) -> None:
+    conn.close()
+
+
+async def cut_chunk(conn: Conn) -> None:
+    await conn.send(b"ff\r\n")
+    conn.close()
+
+
+async def clean_end(conn: Conn) -> None:
+    await conn.end()
+
+
+ENDS = [reset, close, cut_chunk, clean_end]
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize(
+    ("sent", "closing"),
+    [
+        (delta("a"), b""),
+        (b"data: {}\r\n\r\n", b""),
+        (b"data: {}\r\r", b""),
+        (b"data: {}\n", b"\n"),
+        (b"data: {}\r\n", b"\n"),
+        (b"data: {}\r", b"\n\n"),
+        (b'data: {"hal', b"\n\n"),
+        (b"", b""),
+    ],
+)
+async def test_a_broken_stream_ends_with_an_error_event(end, cold, sent, closing):
+    async def broken(conn: Conn) -> None:
+        if conn.seen.method == "GET":
+            return await conn.json({})
+        await conn.events()
+        if sent:
+            await conn.chunk(sent)
+            await seen.wait()
+        await end(conn)
+
+    seen = anyio.Event()
+    async with backend.running(broken) as server, stage() as s:
+        s.put(*(() if cold else (pod(server),)))
+        async with s.post(STREAM) as response:
+            s.put(pod(server))
+            data = b""
+            while sent and not data.endswith(sent):
+                data += await response.content.readany()
+            seen.set()
+            data += await response.read()
+        data = data.removeprefix(b": heartbeat\n")
+        assert data.startswith(sent + closing + b'data: {"error":{')
+        assert data.endswith(b"}\n\n")
+        assert b"[DONE]" not in data
+        assert s.record.ends == [(KEY, "upstream_error", 200)]
+        assert s.record.failures == ["lost"]
+
+
+@pytest.mark.parametrize("end", ENDS)
+async def test_a_whole_stream_is_whole_however_the_connection_ends(end):
+    async def done(conn: Conn) -> None:
+        await conn.events()
+        await conn.chunk(delta("a") + DONE)
+        await seen.wait()
+        await end(conn)
+
+    seen = anyio.Event()
+    async with backend.running(done) as server, stage() as s:
+        s.put(pod(server))
+        async with s.post(STREAM) as response:
+            text = await response.content.readany()
+            seen.set()
+            assert text + await response.read() == delta("a") + DONE
+        assert s.record.outcomes == ["ok"]
+
+
+@pytest.mark.parametrize(
+    "last",
+    [
+        b"data: [DONE]\n\n",
+        b"data: [DONE]\r\n\r\n",
+        b"data:[DONE]\n\n",
+        b"data: [DONE]\n",
+        b"data: [DONE]",
+    ],
+)
+async def test_ways_to_write_done(last):
+    async def done(conn: Conn) -> None:
+        await conn.events()
+        await conn.chunk(delta("a"))
+        for at in range(len(last)):
+            await conn.chunk(last[at : at + 1])
+        await conn.end()
+
+    async with backend.running(done) as server, stage() as s:
+        s.put(pod(server))
+        async with s.post(STREAM) as response:
+            assert await response.read() == delta("a") + last
+        assert s.record.outcomes == ["ok"]
+
+
+async def test_done_inside_a_text_is_not_the_end():
+    async def said(conn: Conn) -> None:
+        await conn.events()
+        await conn.chunk(delta("data: [DONE]"))
+        await conn.end()
+
+    async with backend.running(said) as server, stage() as s:
+        s.put(pod(server))
+        await s.ask(STREAM)
+        assert s.record.outcomes == ["upstream_error"]
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
+async def test_routes_whose_streams_end_with_events_of_their_own(path):
+    async def ended(conn: Conn) -> None:
+        await conn.events()
+        await conn.chunk(b"event: message_stop\ndata: {}\n\n")
+        await conn.end()
+
+    async with backend.running(ended) as server, stage() as s:
+        s.put(pod(server))
+        await s.ask(STREAM, path=path)
+        assert s.record.outcomes == ["ok"]
+
+
+@pytest.mark.parametrize(
+    "framing", ["Content-Length: 100", "Transfer-Encoding: chunked", "Connection: close"]
+)
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+async def test_any_other_answer_that_breaks_breaks_the_client_s_connection(framing, version):
+    async def broken(conn: Conn) -> None:
+        await conn.head("Content-Type: application/json", framing)
+        if "chunked" in framing:
+            await conn.chunk(b'{"half')
+        else:
+            await conn.send(b'{"half')
+        await seen.wait()
+        conn.reset()
+
+    seen = anyio.Event()
+    async with backend.running(broken) as server, stage() as s:
+        s.put(pod(server))
+        async with s.raw(BODY, version=version) as client:
+            await client.until(b"half")
+            seen.set()
+            reset_ = False
+            try:
+                while True:
+                    client.data += await client.stream.receive()
+            except anyio.BrokenResourceError:
+                reset_ = True
+            except anyio.EndOfStream:
+                pass
+        head, _, body = client.data.partition(b"\r\n\r\n")
+        # Not one of them can be taken for whole: no last chunk, less than the length, or an RST.
+        assert b"\r\n0\r\n\r\n" not in body
+        if version == "1.0" and b"Content-Length" not in head:
+            assert reset_
+        assert s.record.outcomes == ["upstream_error"]
+
+
+async def test_the_first_half_of_an_answer_that_breaks_before_its_body_is_a_502():
+    async def head_only(conn: Conn) -> None:
+        await conn.head("Content-Type: application/json", "Content-Length: 100")
+        conn.reset()
+
+    async with backend.running(head_only) as server, stage() as s:
+        s.put(pod(server))
+        status, _, _ = await s.ask()
+        assert status == 502

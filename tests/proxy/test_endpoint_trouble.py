@@ -1,0 +1,131 @@
+"""Endpoints that are not what they seem: refusing, loading, hung."""
+
+import anyio
+
+from hearth.routes import ColdStart, HttpReadiness, TcpReadiness
+from tests.proxy import backend
+from tests.proxy.backend import Conn
+from tests.proxy.stage import (
+    KEY,
+    STREAM,
+    error_of,
+    free_port,
+    held,
+    pod,
+    stage,
+)
+
+
+async def test_a_ready_endpoint_that_refuses_is_waited_for():
+    port = free_port()
+    async with stage() as s, anyio.create_task_group() as tasks:
+        missing = backend.Server(port=port)
+        s.put(pod(missing))
+        answer = await held(s, tasks)
+        streamed = await held(s, tasks, STREAM)
+        await s.record.failed()
+        async with backend.running(port=port):
+            await s.pending(0)
+            await s.record.until(2)
+    assert (answer.status, streamed.status) == (200, 200)
+    assert s.record.outcomes == ["ok", "ok"]
+
+
+async def test_a_pod_we_found_ready_that_refuses_is_asked_again():
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server, ready=False, readiness=TcpReadiness(port=server.port)))
+        await s.ask()
+        dead = backend.Server(port=free_port())
+        s.put(pod(dead, ready=False, uid="next", readiness=TcpReadiness(port=server.port)))
+        async with anyio.create_task_group() as tasks:
+            await held(s, tasks)
+            await s.record.failed()
+            s.put(pod(server))
+        assert s.record.outcomes == ["ok", "ok"]
+
+
+async def test_a_readiness_told_on_another_port_does_not_make_requests_knock_all_the_time():
+    port = free_port()
+    async with backend.running() as health, stage() as s, anyio.create_task_group() as tasks:
+        ready = HttpReadiness(path="/health", port=health.port)
+        s.put(pod(backend.Server(port=port), ready=False, readiness=ready))
+        answer = await held(s, tasks)
+        await s.record.failed()
+        async with backend.running(port=port):
+            await s.pending(0)
+            await s.record.until(1)
+    assert answer.status == 200
+    assert s.record.failures == ["unreachable"]
+
+
+async def test_another_pod_takes_over_from_one_that_refuses():
+    async with backend.running() as server, stage() as s:
+        s.put(pod(backend.Server(port=free_port())), pod(server))
+        for _ in range(4):
+            assert (await s.ask())[0] == 200
+        assert s.record.failures == ["unreachable"]
+
+
+async def test_a_service_that_rejects_does_not_hold_for_an_endpoint_that_refuses():
+    async with stage() as s:
+        s.put(pod(backend.Server(port=free_port())), cold_start=ColdStart.REJECT)
+        status, _, text = await s.ask(STREAM)
+        assert (status, error_of(text)["code"]) == (503, "cold_start")
+        assert s.demand.leased(KEY)
+
+
+async def test_a_backend_that_is_still_loading_is_asked_again():
+    async def loading(conn: Conn) -> None:
+        if conn.seen.method == "POST" and len(server.calls()) < 3:
+            await conn.json({"error": {"message": "Loading model"}}, status="503 Loading")
+        else:
+            await backend.chat(conn)
+
+    async with backend.running(loading) as server, stage() as s:
+        s.put()
+        async with anyio.create_task_group() as tasks:
+            answer = await held(s, tasks)
+            s.put(pod(server, readiness=TcpReadiness(port=server.port), ready=False))
+        assert answer.status == 200
+        assert len({call.body for call in server.calls()}) == 1
+        assert len(server.calls()) == 3
+
+
+async def test_its_503_is_relayed_when_there_is_no_time_left():
+    async def loading(conn: Conn) -> None:
+        status = "200 OK" if conn.seen.method == "GET" else "503 Loading"
+        await conn.json({"error": {"message": "Loading model"}}, status=status)
+
+    async with backend.running(loading) as server, stage() as s:
+        s.put(activation_timeout_s=0.5)
+        async with anyio.create_task_group() as tasks:
+            answer = await held(s, tasks)
+            s.put(pod(server))
+        assert answer.status == 503
+        assert b"Loading model" in answer.text
+
+
+async def test_a_503_of_a_backend_that_serves_is_relayed_at_once():
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        await s.ask()
+
+        async def busy(conn: Conn) -> None:
+            await conn.json({}, "Retry-After: 3", status="503 Busy")
+
+        server.handler = busy
+        status, headers, _ = await s.ask()
+        assert (status, headers["Retry-After"]) == (503, "3")
+        assert len(server.calls()) == 2
+
+
+async def test_a_hung_endpoint_is_left_alone_for_a_while():
+    async def hang(conn: Conn) -> None:
+        await conn.until_closed()
+
+    async with backend.running(hang) as sick, backend.running() as well, stage() as s:
+        s.put(pod(sick), pod(well), response_timeout_s=0.05)
+        statuses = [(await s.ask())[0] for _ in range(8)]
+        assert sorted(statuses) == [200] * 7 + [504]
+        assert len(sick.calls()) == 1
+        assert s.record.failures == ["silent"]
