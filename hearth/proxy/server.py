@@ -1,5 +1,6 @@
 """What each request asks for, whether it may, and that it ends exactly once."""
 
+import contextlib
 import logging
 
 import anyio
@@ -55,8 +56,8 @@ class Server:
             visit.reply.abort()
         except Exception:
             log.exception("request failed", extra={"service": str(visit.key)})
-            visit.outcome = Code.INTERNAL_ERROR
-            visit.reply.abort()
+            with contextlib.suppress(ConnectionError):
+                await self._fail(visit, _mistake())
         finally:
             self._running.discard(cut)
             if not self._running:
@@ -280,6 +281,12 @@ class Server:
             model=target.model,
             form=target.multipart,
         )
+
+
+def _mistake() -> Problem:
+    return Problem(
+        Code.INTERNAL_ERROR, "The gateway failed at this request; its log says how. Try again."
+    )
 
 
 def _no_model(model: str) -> Problem:

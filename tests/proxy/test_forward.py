@@ -177,6 +177,23 @@ async def test_an_answer_without_a_body():
 # Three clocks
 
 
+@pytest.mark.parametrize("body", [BODY, STREAM], ids=["plain", "stream"])
+async def test_silence_between_the_head_and_the_first_byte_of_the_body(body):
+    async def head_only(conn: Conn) -> None:
+        if body is STREAM:
+            await conn.events()
+        else:
+            await conn.head("Content-Length: 100")
+        await conn.until_closed()
+
+    async with backend.running(head_only) as server, stage() as s:
+        s.put(pod(server), response_timeout_s=0.05)
+        async with s.post(body) as response:
+            assert response.status == (200 if body is STREAM else 504)
+            assert b'"code":"upstream_timeout"' in await response.read()
+        assert s.record.outcomes == ["upstream_timeout"]
+
+
 async def test_silence_between_two_reads_of_a_stream():
     async def stalls(conn: Conn) -> None:
         await conn.events()

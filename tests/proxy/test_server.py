@@ -18,6 +18,7 @@ from tests.proxy.stage import (
     Raw,
     asleep,
     code_of,
+    free_port,
     model,
     pod,
     stage,
@@ -190,3 +191,22 @@ async def test_pipelined_requests_are_answered_in_order():
         )
         text = await Raw(stream).until(b"unknown_url")
         assert text.index(b"200 OK") < text.index(b"404")
+
+
+async def test_a_mistake_of_ours_is_told_without_its_details(caplog):
+    async with stage() as s:
+        s.secrets["ai/keys"] = ValueError("secret detail")
+        s.put(authentication=KeyRef(secret="keys", key="api"))
+        status, _, text = await s.ask(headers={"Authorization": "Bearer sesame"})
+        assert (status, code_of(text)) == (500, "internal_error")
+        assert "detail" not in text
+        assert s.record.outcomes == ["internal_error"]
+    assert "secret detail" in caplog.text
+
+
+async def test_other_calls_find_no_endpoint_where_it_refuses():
+    async with stage() as s:
+        s.put(pod(backend.Server(port=free_port())))
+        async with s.get("/v1/responses/r1") as response:
+            assert (response.status, code_of(await response.text())) == (503, "cold_start")
+        assert asleep(s)
