@@ -1,6 +1,7 @@
 """The cluster that KUBECONFIG names, and Hearth in it, one release for each module."""
 
 import shutil
+import subprocess
 
 import aiohttp
 import pytest_asyncio
@@ -11,6 +12,22 @@ from hearth.cluster.kube import cluster as kube
 from tests.conftest import require
 from tests.kubernetes.release import HOME, IMAGE, Release
 from tests.kubernetes.world import LIMIT_S, World, variable
+
+_SHOWN = (
+    ("-n", HOME, "logs", "-l", "app.kubernetes.io/name=hearth", "--prefix", "--tail=100"),
+    ("get", "llmservices.serving.hearth.dev,scaledobjects,pods", "-A", "-o", "wide"),
+    ("get", "events", "-A", "--sort-by=.lastTimestamp"),
+)
+
+
+def pytest_exception_interact(report):
+    """Show with a failure what its cluster looks like then."""
+    if not variable("HEARTH_TEST_CLUSTER"):
+        return
+    for words in _SHOWN:
+        done = subprocess.run(["kubectl", *words], capture_output=True, text=True)
+        report.sections.append((f"kubectl {' '.join(words)}", (done.stdout + done.stderr)[-9000:]))
+
 
 LOOP = {"scope": "module", "loop_scope": "module"}
 

@@ -62,7 +62,7 @@ async def test_the_api_server_is_away_for_half_a_minute(hearth, world, namespace
         stub("loading", "--load-time=20s"),
         service("warm", namespace, runtime="plain", scaleDownStabilization="10s"),
         service("loading", namespace, runtime="loading"),
-        service("cold", namespace, runtime="plain"),
+        service("cold", namespace, runtime="plain", activationTimeout="3m"),
     )
     for key in (warm, loading, cold):
         await hearth.settled(key)
