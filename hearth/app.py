@@ -70,7 +70,7 @@ class App:
         self._settings = settings
         self._scaler_tls_port = scaler_tls_port
         linger_s = max(_POLLS * settings.polling_interval, _SHORTEST_LINGER_S)
-        self.routes = RouteTable()
+        self.routes = RouteTable(complete=False)
         self.demand = DemandTable(linger_s=linger_s)
         self.metrics = Metrics(demand=self.demand, routes=self.routes)
         self.scaler = ScalerServer(self.demand, self.routes, observer=self.metrics)
@@ -196,11 +196,13 @@ class App:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(services.run)
                 tasks.start_soon(namespaces.run)
-                tasks.start_soon(self.identities.run)
+                if self._scaler_tls_port is not None:
+                    tasks.start_soon(self.identities.run)
                 tasks.start_soon(self._autoscaling.run, watchdog_s)
                 for informer in informers:
                     await informer.synced.wait()
                 await first.over(self.watching.known())
+                self.routes.complete = True
                 with anyio.move_on_after(_CERTIFICATES_S):
                     await self.identities.settled()
                 log.info("ready", extra={"services": len(tuple(self.routes.routes()))})
@@ -292,6 +294,10 @@ def _secrets(cluster: Cluster) -> ReadSecret:
             secret = await cluster.get(kinds.SECRET, namespace, name)
         except NotFound:
             return None
-        return {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
+        try:
+            data = secret.get("data") or {}
+            return {key: base64.b64decode(value) for key, value in data.items()}
+        except ValueError:  # no API server keeps such a thing; then it holds no key either
+            return {}
 
     return read

@@ -134,7 +134,9 @@ class Route:
 class RouteTable:
     """Routes by service, and the gateway's column of pods it found ready itself."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, complete: bool = True) -> None:
+        self.complete = complete
+        """Whether every service that there is has its route; before, an unknown one may exist."""
         self._routes: dict[ServiceKey, Route] = {}
         self._endpoints: dict[ServiceKey, tuple[Backend, ...]] = {}
         self._found: set[str] = set()

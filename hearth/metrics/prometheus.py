@@ -32,8 +32,7 @@ class Metrics:
         registry = self._registry = CollectorRegistry()
         self._demand = demand
         self._routes = routes
-        self._in_flight: dict[ServiceKey, int] = {}
-        self._read_in_flight: Callable[[ServiceKey], int] | None = None
+        self._read_in_flight: Callable[[ServiceKey], int] = lambda key: 0
         self._streams: Tally[ServiceKey] = Tally()
         self._depths: dict[str, Callable[[], int]] = {}
         self._ages: dict[str, Callable[[], float]] = {}
@@ -79,13 +78,6 @@ class Metrics:
         """An endpoint did not answer as it should."""
         self._failures.labels(*self._labels(key), reason).inc()
 
-    def forwarded(self, key: ServiceKey, *, in_flight: int) -> None:
-        """The number of requests forwarded and not finished has changed."""
-        if in_flight:
-            self._in_flight[key] = in_flight
-        else:
-            self._in_flight.pop(key, None)
-
     # the scaler's observer
 
     def stream_opened(self, key: ServiceKey) -> None:
@@ -129,7 +121,7 @@ class Metrics:
         self._leadership = state
 
     def read_in_flight(self, in_flight: Callable[[ServiceKey], int]) -> None:
-        """Ask the gateway at every scrape, instead of being told by `forwarded`."""
+        """Ask the gateway at every scrape."""
         self._read_in_flight = in_flight
 
     async def watch_loop(self, *, period_s: float = 0.5) -> None:
@@ -141,8 +133,7 @@ class Metrics:
 
     def in_flight(self, key: ServiceKey) -> int:
         """Requests forwarded and not finished."""
-        read = self._read_in_flight
-        return read(key) if read else self._in_flight.get(key, 0)
+        return self._read_in_flight(key)
 
     def forget(self, key: ServiceKey) -> None:
         """Remove all series of a service; those who still count it count nobody's."""

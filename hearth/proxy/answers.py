@@ -34,6 +34,7 @@ class Code(StrEnum):
     ACTIVATION_FAILED = "activation_failed"
     UPSTREAM_TIMEOUT = "upstream_timeout"
     UPSTREAM_ERROR = "upstream_error"
+    STARTING = "starting"
     SHUTTING_DOWN = "shutting_down"
     INTERNAL_ERROR = "internal_error"
 
@@ -69,6 +70,7 @@ ANSWERS: Mapping[Code, Answer] = {
     Code.ACTIVATION_FAILED: Answer(503, _SERVER, 30),
     Code.UPSTREAM_TIMEOUT: Answer(504, _SERVER),
     Code.UPSTREAM_ERROR: Answer(502, _SERVER),
+    Code.STARTING: Answer(503, _SERVER, 2),
     Code.SHUTTING_DOWN: Answer(503, _SERVER, 2),
     Code.INTERNAL_ERROR: Answer(500, _SERVER),
 }

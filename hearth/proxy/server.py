@@ -113,6 +113,10 @@ class Server:
         scope = self._scope(visit)
         if self.stopping:
             raise shutting_down()
+        if not self._parts.routes.complete:
+            raise Problem(
+                Code.STARTING, "The gateway has just started and does not know its models yet."
+            )
         match asked:
             case paths.Models(name):
                 return await self._models(visit, scope, name)

@@ -72,7 +72,7 @@ async def test_ready_names_what_is_not_and_why(world, http):
 @pytest.mark.parametrize("path", ["/hearth/queue", "/noctaya/queue"])
 async def test_the_demand_table_has_two_addresses(world, http, path):
     world.demand.admit(CHAT, limit=3)
-    world.metrics.forwarded(CHAT, in_flight=1)
+    world.metrics.read_in_flight(lambda key: 1)
     async with http.get(path) as response:
         assert response.content_type == "application/json"
         [service] = (await response.json())["services"]

@@ -81,7 +81,7 @@ async def test_gauges_of_services_read_the_tables(world):
     world.demand.renew_lease(CHAT, seconds=60)
     for _ in range(3):
         world.demand.admit(CHAT, limit=10)
-    world.metrics.forwarded(CHAT, in_flight=1)
+    world.metrics.read_in_flight(lambda key: 1)
     world.metrics.stream_opened(CHAT)
     world.now += 20
     seen = await world.scrape()
@@ -142,7 +142,7 @@ def tell_everything(metrics, key):
     metrics.first_byte(key, seconds=1)
     metrics.pushed(key)
     metrics.scaled_for_keda(key)
-    metrics.forwarded(key, in_flight=1)
+    metrics.read_in_flight(lambda key: 1)
     metrics.stream_opened(key)
 
 
@@ -172,7 +172,7 @@ async def test_one_that_is_told_of_the_drop_first_cannot_bring_the_series_back()
 async def test_a_service_that_comes_back_starts_anew(world):
     tell_everything(world.metrics, CHAT)
     world.routes.drop(CHAT)
-    world.metrics.forwarded(CHAT, in_flight=0)
+    world.metrics.read_in_flight(lambda key: 0)
     world.metrics.stream_closed(CHAT)
     world.put(CHAT)
     seen = await world.scrape()

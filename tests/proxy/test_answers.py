@@ -39,6 +39,7 @@ def test_the_design_s_statuses():
         "activation_failed": 503,
         "upstream_timeout": 504,
         "upstream_error": 502,
+        "starting": 503,
         "shutting_down": 503,
         "internal_error": 500,
     }
@@ -52,6 +53,7 @@ def test_who_says_when_to_come_back():
         Code.COLD_START,
         Code.ACTIVATION_TIMEOUT,
         Code.ACTIVATION_FAILED,
+        Code.STARTING,
         Code.SHUTTING_DOWN,
     }
 

@@ -210,3 +210,13 @@ async def test_other_calls_find_no_endpoint_where_it_refuses():
         async with s.get("/v1/responses/r1") as response:
             assert (response.status, code_of(await response.text())) == (503, "cold_start")
         assert asleep(s)
+
+
+async def test_before_the_models_are_known_nobody_is_told_that_there_is_none():
+    async with stage() as s:
+        s.routes.complete = False
+        status, headers, text = await s.ask()
+        assert (status, json.loads(text)["error"]["code"]) == (503, "starting")
+        assert headers["Retry-After"] == "2" and s.demand.pending(KEY) == 0
+        s.routes.complete = True
+        assert (await s.ask())[0] == 404
