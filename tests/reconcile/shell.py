@@ -1,0 +1,146 @@
+"""The reconciler's shell over the in-memory cluster, one pass at a time."""
+
+import anyio
+import anyio.lowlevel
+
+from hearth import names
+from hearth.api.meta import ServiceKey
+from hearth.cluster import kinds
+from hearth.cluster.local.cluster import LocalCluster
+from hearth.demand import DemandTable
+from hearth.reconcile.llmservice import Reconciler
+from hearth.reconcile.shared import SharedEndpoints
+from hearth.reconcile.site import Site
+from hearth.reconcile.watching import OWNED, Watching
+from hearth.routes import RouteTable
+
+KEY = ServiceKey("ai", "chat")
+HEARTH, NOCTAYA = "serving.hearth.dev", "serving.noctaya.io"
+
+
+class Refusing(LocalCluster):
+    """A cluster that answers chosen verbs on chosen kinds with an error."""
+
+    def __init__(self):
+        super().__init__()
+        self.answers = {}
+        self.written = []
+
+    def _meet(self, verb, manifest):
+        self.written.append((verb, manifest["kind"], manifest["metadata"]["name"]))
+        if error := self.answers.get((verb, manifest["kind"])):
+            raise error
+
+    async def get(self, kind, namespace, name):
+        if error := self.answers.get(("get", kind.kind)):
+            raise error
+        return await super().get(kind, namespace, name)
+
+    async def apply(self, manifest, *, manager, force=True):
+        if manager.startswith(names.MANAGER):
+            self._meet("apply", manifest)
+        return await super().apply(manifest, manager=manager, force=force)
+
+    async def create(self, manifest):
+        self._meet("create", manifest)
+        return await super().create(manifest)
+
+    async def patch_status(self, manifest, *, manager):
+        if manager.startswith(names.MANAGER):
+            self._meet("status", manifest)
+        return await super().patch_status(manifest, manager=manager)
+
+
+class World:
+    def __init__(self):
+        self.cluster = Refusing()
+        self.routes = RouteTable()
+        self.demand = DemandTable(linger_s=1)
+        self.asked = set()
+        self.asked_namespaces = set()
+        self.certificates = {}
+        self.watching = Watching(
+            self.cluster,
+            groups=(HEARTH, NOCTAYA),
+            enqueue=self.asked.add,
+            enqueue_namespace=self.asked_namespaces.add,
+            shared_service="hearth",
+        )
+        self.shared = SharedEndpoints(
+            self.cluster, self.watching, site=Site(), changed=self.asked.add
+        )
+        self.reconciler = Reconciler(
+            self.cluster,
+            self.watching,
+            routes=self.routes,
+            demand=self.demand,
+            site=Site(),
+            shared_refusal=self.shared.refusal,
+            certificate_problem=self.certificates.get,
+        )
+
+    async def caught_up(self):
+        """Every informer has heard of everything."""
+        with anyio.fail_after(5):
+            async with anyio.create_task_group() as tasks:
+                for informer in self.watching.informers:
+                    tasks.start_soon(informer.run)
+                await self._heard()
+                tasks.cancel_scope.cancel()
+
+    async def _heard(self):
+        for informer in self.watching.informers:
+            while True:
+                there = (await self.cluster.list(informer.kind)).items
+                versions = {m["metadata"]["resourceVersion"] for m in there if seen(m)}
+                if versions == {m["metadata"]["resourceVersion"] for m in informer}:
+                    break
+                await anyio.lowlevel.checkpoint()
+
+    async def user(self, kind, name="chat", *, group=HEARTH, spec=None, namespace="ai", **more):
+        return await self.cluster.apply(
+            {
+                "apiVersion": f"{group}/v1alpha1",
+                "kind": kind,
+                "metadata": {"name": name, "namespace": namespace}
+                if kind == "LLMService"
+                else {"name": name},
+                "spec": spec
+                or {"model": {"source": {"uri": "hf://org/m"}}, "runtime": {"name": "stub"}},
+                **more,
+            },
+            manager="user",
+        )
+
+    async def runtime(self, name="stub", group=HEARTH, **container):
+        return await self.user(
+            "InferenceRuntime",
+            name,
+            group=group,
+            spec={"vendor": "cpu", "container": {"image": "engine:1", **container}},
+        )
+
+    async def look(self, key=KEY):
+        await self.caught_up()
+        return await self.reconciler.reconcile(key)
+
+    async def service(self, name="chat", group=HEARTH):
+        return await self.cluster.get(kinds.llm_service(group), "ai", name)
+
+    async def conditions(self, name="chat", group=HEARTH):
+        status = (await self.service(name, group)).get("status", {})
+        return {c["type"]: (c["status"], c["reason"]) for c in status["conditions"]}
+
+    async def objects(self):
+        listings = [await self.cluster.list(kind) for kind in OWNED]
+        there = [m for listing in listings for m in listing.items]
+        return sorted(f"{m['kind']}/{m['metadata']['name']}" for m in there)
+
+
+def seen(manifest):
+    """Informers of owned kinds see only what Hearth manages."""
+    if manifest["kind"] in ("LLMService", "InferenceRuntime"):
+        return True
+    return (manifest["metadata"].get("labels") or {}).get(
+        "app.kubernetes.io/managed-by"
+    ) == names.MANAGER

@@ -1,0 +1,68 @@
+"""The Service that leads all clients of a namespace to the gateway."""
+
+import pytest
+
+from hearth.cluster import kinds
+from tests.reconcile.shell import KEY, NOCTAYA, World
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+async def look(world):
+    await world.caught_up()
+    await world.shared.reconcile("ai")
+
+
+async def owners(world):
+    shared = await world.cluster.get(kinds.SERVICE, "ai", "hearth")
+    return sorted(owner["name"] for owner in shared["metadata"]["ownerReferences"])
+
+
+async def test_it_is_owned_by_all_services_and_goes_with_the_last(world):
+    chat = await world.user("LLMService")
+    await look(world)
+    assert await owners(world) == ["chat"]
+    other = await world.user("LLMService", "other", group=NOCTAYA)
+    await look(world)
+    assert await owners(world) == ["chat", "other"]
+    await world.cluster.delete(chat)
+    await look(world)
+    assert await owners(world) == ["other"]
+    await world.cluster.delete(other)
+    await look(world)
+    assert await world.objects() == []
+
+
+async def test_a_change_of_it_asks_for_its_namespace(world):
+    await world.user("LLMService")
+    await look(world)
+    await world.caught_up()
+    world.asked_namespaces.clear()
+    await world.cluster.delete(await world.cluster.get(kinds.SERVICE, "ai", "hearth"))
+    await world.caught_up()
+    assert world.asked_namespaces == {"ai"}
+
+
+async def test_a_foreign_one_is_left_alone_and_each_service_warned(world):
+    foreign = await world.cluster.create(
+        {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": "hearth", "namespace": "ai"},
+            "spec": {"ports": [{"port": 1}]},
+        }
+    )
+    await world.runtime()
+    await world.user("LLMService")
+    await look(world)
+    assert await world.cluster.get(kinds.SERVICE, "ai", "hearth") == foreign
+    assert KEY in world.asked
+    await world.look()
+    assert (await world.conditions())["Warning"][0] == "True"
+    await world.cluster.delete(foreign)
+    await look(world)
+    await world.look()
+    assert "Warning" not in await world.conditions()

@@ -1,0 +1,81 @@
+"""Which services are looked at again for a change of something else."""
+
+import pytest
+
+from hearth.api.meta import ServiceKey
+from hearth.cluster import kinds
+from tests.reconcile.shell import ALL, KEY, World
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+async def asked(world):
+    """Who is asked for since the last time."""
+    await world.caught_up()
+    found = set(world.asked)
+    world.asked.clear()
+    return found
+
+
+async def test_changes_of_what_is_owned_ask_for_its_service(world):
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    await world.caught_up()
+    world.asked.clear()
+    await world.cluster.delete(await world.cluster.get(kinds.SERVICE, "ai", "chat-backend"))
+    await world.caught_up()
+    assert world.asked == {KEY}
+    await world.look()
+    assert await world.objects() == ALL
+
+
+async def test_a_runtime_asks_for_those_that_use_it(world):
+    await world.user("LLMService")
+    await world.user(
+        "LLMService",
+        "picky",
+        spec={
+            "model": {"source": {"uri": "hf://a/b"}},
+            "runtime": {"selector": {"vendor": ["nvidia", "cpu"]}},
+        },
+    )
+    await asked(world)
+    await world.runtime("other", group="serving.noctaya.io")
+    assert await asked(world) == set()
+    stub = await world.runtime()
+    assert await asked(world) == {KEY, ServiceKey("ai", "picky")}
+    await world.runtime("second")
+    assert await asked(world) == {ServiceKey("ai", "picky")}
+    await world.cluster.delete(stub)
+    assert await asked(world) == {KEY, ServiceKey("ai", "picky")}
+
+
+async def test_a_namespace_is_asked_for_when_its_services_come_and_go(world):
+    service = await world.user("LLMService")
+    await world.caught_up()
+    assert world.asked_namespaces == {"ai"}
+    world.asked_namespaces.clear()
+    await world.user("LLMService", spec={"model": {"source": {"uri": "hf://a/c"}}})
+    await world.caught_up()
+    assert world.asked_namespaces == set()
+    await world.cluster.delete(service)
+    await world.caught_up()
+    assert world.asked_namespaces == {"ai"}
+
+
+async def test_what_is_known_and_where(world):
+    await world.runtime()
+    await world.user("LLMService")
+    await world.user("LLMService", group="serving.noctaya.io")
+    await world.look()
+    await world.caught_up()
+    assert world.watching.known() == {KEY}
+    assert len(world.watching.services(KEY)) == 2
+    assert [m["kind"] for m in world.watching.services_in("ai")] == ["LLMService"] * 2
+    assert [r.name for r in world.watching.runtimes("serving.hearth.dev")] == ["stub"]
+    assert world.watching.object(kinds.DEPLOYMENT, KEY)["metadata"]["name"] == "chat"
+    assert world.watching.keda
