@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 _RETRY_S = 1.0
 _OFF_S = 3.0
 """How long taking off the label may delay the end."""
+_LAST_S = 2.0
+"""Nodes go on sending requests here for a moment after the label is off; they are served."""
 _FENCED = "the API server cannot be reached, so Hearth does not know who leads"
 _STANDBY = "this process is a standby"
 _LOST = "another process leads"
@@ -105,6 +107,8 @@ class _Member:
             await self._role.take_off_own()
         await self._app.scaler.stop()  # its streams end well, so KEDA comes back at once
         self._leader.stop()
+        if self._addressed:
+            await anyio.sleep(_LAST_S)
         await self._app.drain()
 
     async def _lead(self) -> None:

@@ -6,6 +6,7 @@ import signal
 
 import aiohttp
 import anyio
+import openai
 import pytest
 
 from hearth import names
@@ -105,15 +106,22 @@ async def test_a_leader_that_is_killed_is_replaced_by_the_standby(hearth, world,
     await hearth.asleep(key)
 
 
-async def test_an_upgrade_ends_no_stream_and_turns_nobody_away_for_good(hearth, world, two):
+async def test_an_upgrade_ends_no_stream_and_fails_no_request(hearth, world, two):
     key, _ = two
-    async with never_two(world), anyio.create_task_group() as tasks:
+    url = f"http://{names.gateway_service(key)}.{key.namespace}.svc.cluster.local/v1"
+    client = openai.AsyncOpenAI(base_url=url, api_key="none", max_retries=5)
+    async with never_two(world), anyio.create_task_group() as tasks, client:
         stream = Begun(tasks, _whole_stream(hearth, key))
         await hearth.row(key, lambda row: row["inFlight"] == 1)
         await kubectl("-n", HOME, "rollout", "restart", "deployment/hearth")
-        await kubectl("-n", HOME, "rollout", "status", "deployment/hearth", "--timeout=90s")
-        await hearth.reachable()
-        assert await hearth.answer(key) == "one two three"
+        rollout = Begun(tasks, kubectl(
+            "-n", HOME, "rollout", "status", "deployment/hearth", "--timeout=90s"
+        ))  # fmt: skip
+        before = await hearth.leader()
+        after = Begun(tasks, _other_leader(world, before))
+        while not (rollout.done and after.done):
+            answer = await client.completions.create(model="two", prompt="Go")
+            assert answer.choices[0].text == "one two three"
     assert stream.value.endswith(DONE) and harness.text(stream.value) == LONG["text"]
 
 

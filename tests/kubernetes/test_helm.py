@@ -1,0 +1,106 @@
+"""Install, upgrade and remove with each Helm: services survive; rights end where listed."""
+
+import pytest
+
+from hearth.api.meta import ServiceKey
+from hearth.cluster.interface import Kind
+from tests.kubernetes import world as worlds
+from tests.kubernetes.release import HOME, NAME, Release, service, stub
+from tests.kubernetes.world import Failed, kubectl
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+NAMESPACE = "test-helm"
+ACCOUNT = f"system:serviceaccount:{HOME}:{NAME}"
+CRDS = Kind(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
+    namespaced=False,
+)  # fmt: skip
+
+MAY = (
+    ("get", "secrets"),
+    ("create", "deployments.apps"),
+    ("patch", "deployments.apps/scale"),
+    ("patch", "llmservices.serving.hearth.dev/status"),
+    ("list", "inferenceruntimes.serving.hearth.dev"),
+)
+MAY_NOT = (
+    ("list", "secrets"),
+    ("watch", "secrets"),
+    ("create", "secrets"),
+    ("create", "pods"),
+    ("delete", "pods"),
+    ("patch", "pods"),
+    ("create", "pods/exec"),
+    ("get", "pods/log"),
+    ("get", "configmaps"),
+    ("delete", "persistentvolumeclaims"),
+    ("update", "deployments.apps"),
+    ("patch", "llmservices.serving.hearth.dev"),
+    ("delete", "llmservices.serving.hearth.dev"),
+    ("patch", "inferenceruntimes.serving.hearth.dev"),
+    ("get", "leases.coordination.k8s.io"),
+    ("create", "serviceaccounts/token"),
+    ("create", "roles.rbac.authorization.k8s.io"),
+    ("list", "nodes"),
+    ("list", "namespaces"),
+    ("patch", "customresourcedefinitions.apiextensions.k8s.io"),
+)
+
+
+@pytest.mark.usefixtures("keda")
+async def test_services_outlive_the_release(world, release):
+    key = ServiceKey(NAMESPACE, "chat")
+    async with world.namespace(NAMESPACE):
+        for helm in ("helm", "helm3"):
+            hearth = Release(world, release.session, helm=helm)
+            await hearth.install()
+            await world.apply(stub("helm"), service("chat", NAMESPACE, runtime="helm"))
+            assert await hearth.answer(key) == "one two three"
+            before = await world.find(worlds.SERVICES, key)
+            await hearth.install(
+                "upgrade",
+                log={"level": "debug"},
+                gateway={"readyGrace": "1s", "drainLimit": "5s", "domain": "models.test"},
+            )
+            host = {"Host": f"chat.{NAMESPACE}.models.test"}
+            url = f"http://hearth-gateway.{HOME}.svc.cluster.local/v1/models"
+            async with release.session.get(url, headers=host) as response:
+                assert [model["id"] for model in (await response.json())["data"]] == ["chat"]
+            assert await hearth.answer(key) == "one two three"
+            await hearth.uninstall()
+            after = await world.find(worlds.SERVICES, key)
+            assert after["metadata"]["uid"] == before["metadata"]["uid"]
+            left = await kubectl(
+                "get", "all,serviceaccounts,roles,rolebindings", "-n", HOME,
+                "-l", f"app.kubernetes.io/instance={NAME}", "-o", "name",
+            )  # fmt: skip
+            assert left == ""
+
+
+@pytest.mark.usefixtures("hearth")
+async def test_what_hearth_may_not_do():
+    for verb, resource in MAY:
+        assert await _may(verb, resource) == "yes", (verb, resource)
+    for verb, resource in MAY_NOT:
+        assert await _may(verb, resource) == "no", (verb, resource)
+    with pytest.raises(Failed, match=r"(?s)forbidden.*cannot list resource \"secrets\""):
+        await kubectl("get", "secrets", "-n", "default", "--as", ACCOUNT)
+
+
+async def test_bound_to_one_namespace_it_reaches_no_other(world, release):
+    await release.install("upgrade", "--install", namespaces=["default"])
+    assert await _may("get", "secrets") == "yes"
+    assert await _may("get", "secrets", namespace=HOME) == "no"
+    key = ServiceKey("default", "bound")
+    await world.apply(stub("bound"), service("bound", "default", runtime="bound"))
+    try:
+        assert await release.answer(key) == "one two three"
+    finally:
+        await world.delete(service("bound", "default"))
+        await release.uninstall()
+
+
+async def _may(verb, resource, *, namespace="default"):
+    asked = ("auth", "can-i", verb, resource, "-n", namespace, "--as", ACCOUNT)
+    return (await kubectl(*asked, check=False)).strip().splitlines()[-1]
