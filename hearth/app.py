@@ -14,7 +14,7 @@ from hearth.admin.server import Admin
 from hearth.api.meta import ServiceKey
 from hearth.autoscaling import Autoscaling
 from hearth.cluster import kinds
-from hearth.cluster.controller import Controller, Reconcile
+from hearth.cluster.controller import Controller
 from hearth.cluster.interface import Cluster, NotFound
 from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
@@ -28,6 +28,7 @@ from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.hosts import HostTable
 from hearth.proxy.keys import ReadSecret
+from hearth.reconcile.attention import Edges, FirstLook
 from hearth.reconcile.llmservice import Reconciler
 from hearth.reconcile.shared import SharedEndpoints
 from hearth.reconcile.site import Site
@@ -180,7 +181,7 @@ class App:
             connected=self._autoscaling.connected,
         )
         informers = self.watching.informers
-        first = _FirstLook(reconciler.reconcile)
+        first = FirstLook(reconciler.reconcile)
         services = Controller(
             "services",
             first.reconcile,
@@ -191,7 +192,7 @@ class App:
         namespaces = Controller(
             "namespaces", shared.reconcile, queue=self._namespaces, informers=informers
         )
-        stop = self.demand.listen(_Edges(self.demand, self._services))
+        stop = self.demand.listen(Edges(self.demand, self._services))
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(services.run)
@@ -226,49 +227,6 @@ class App:
 _STOP_S = 5.0
 _CERTIFICATES_S = 5.0
 """How long Secrets that cannot be read may keep a new leader from being addressed."""
-
-
-class _FirstLook:
-    """Knows which services have been looked at, well or not: one that cannot be reconciled must
-    not keep all others from being served."""
-
-    def __init__(self, reconcile: Reconcile[ServiceKey]) -> None:
-        self._reconcile = reconcile
-        self._seen: set[ServiceKey] | None = set()
-        self._more = anyio.Event()
-
-    async def reconcile(self, key: ServiceKey) -> float | None:
-        try:
-            return await self._reconcile(key)
-        finally:
-            if self._seen is not None:
-                self._seen.add(key)
-                self._more.set()
-                self._more = anyio.Event()
-
-    async def over(self, keys: set[ServiceKey]) -> None:
-        """Return once each of `keys` has been looked at."""
-        while self._seen is not None and not keys <= self._seen:
-            await self._more.wait()
-        self._seen = None
-
-
-class _Edges:
-    """Has a service looked at when it begins, or ends, to be wanted: its phase says so."""
-
-    def __init__(self, demand: DemandTable, queue: WorkQueue[ServiceKey]) -> None:
-        self._demand = demand
-        self._queue = queue
-        self._wanted: set[ServiceKey] = set()
-
-    def __call__(self, key: ServiceKey) -> None:
-        wanted = self._demand.demand(key) > 0
-        if wanted != (key in self._wanted):
-            self._queue.add(key)
-        if wanted:
-            self._wanted.add(key)
-        else:
-            self._wanted.discard(key)
 
 
 def _gateway_config(settings: Settings) -> GatewayConfig:

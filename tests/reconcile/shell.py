@@ -16,6 +16,8 @@ from hearth.routes import RouteTable
 
 KEY = ServiceKey("ai", "chat")
 HEARTH, NOCTAYA = "serving.hearth.dev", "serving.noctaya.io"
+ALL = ["Deployment/chat", "PersistentVolumeClaim/chat-cache", "ScaledObject/chat",
+       "Service/chat", "Service/chat-backend"]  # fmt: skip
 
 
 class Refusing(LocalCluster):

@@ -4,16 +4,12 @@ import pytest
 
 from hearth.cluster import kinds
 from hearth.cluster.interface import Forbidden, Invalid, NotFound, Unavailable
-from tests.reconcile.shell import HEARTH, KEY, NOCTAYA, World
+from tests.reconcile.shell import ALL, HEARTH, KEY, NOCTAYA, World
 
 
 @pytest.fixture
 async def world():
     return World()
-
-
-ALL = ["Deployment/chat", "PersistentVolumeClaim/chat-cache", "ScaledObject/chat",
-       "Service/chat", "Service/chat-backend"]  # fmt: skip
 
 
 async def test_a_service_gets_its_objects_a_route_and_a_status(world):

@@ -1,0 +1,51 @@
+"""When services are looked at: each once at the start, and again when one is wanted or no more."""
+
+import anyio
+
+from hearth.api.meta import ServiceKey
+from hearth.cluster.controller import Reconcile
+from hearth.cluster.workqueue import WorkQueue
+from hearth.demand import DemandTable
+
+
+class FirstLook:
+    """Knows which services have been looked at, well or not: one that cannot be reconciled must
+    not keep all others from being served."""
+
+    def __init__(self, reconcile: Reconcile[ServiceKey]) -> None:
+        self._reconcile = reconcile
+        self._seen: set[ServiceKey] | None = set()
+        self._more = anyio.Event()
+
+    async def reconcile(self, key: ServiceKey) -> float | None:
+        try:
+            return await self._reconcile(key)
+        finally:
+            if self._seen is not None:
+                self._seen.add(key)
+                self._more.set()
+                self._more = anyio.Event()
+
+    async def over(self, keys: set[ServiceKey]) -> None:
+        """Return once each of `keys` has been looked at."""
+        while self._seen is not None and not keys <= self._seen:
+            await self._more.wait()
+        self._seen = None
+
+
+class Edges:
+    """Has a service looked at when it begins, or ends, to be wanted: its phase says so."""
+
+    def __init__(self, demand: DemandTable, queue: WorkQueue[ServiceKey]) -> None:
+        self._demand = demand
+        self._queue = queue
+        self._wanted: set[ServiceKey] = set()
+
+    def __call__(self, key: ServiceKey) -> None:
+        wanted = self._demand.demand(key) > 0
+        if wanted != (key in self._wanted):
+            self._queue.add(key)
+        if wanted:
+            self._wanted.add(key)
+        else:
+            self._wanted.discard(key)
