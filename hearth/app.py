@@ -192,7 +192,7 @@ class App:
         namespaces = Controller(
             "namespaces", shared.reconcile, queue=self._namespaces, informers=informers
         )
-        stop = self.demand.listen(Edges(self.demand, self._services))
+        stop = self.demand.listen(Edges(self.demand, self.routes, self._services))
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(services.run)

@@ -6,6 +6,7 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster.controller import Reconcile
 from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
+from hearth.routes import RouteTable
 
 
 class FirstLook:
@@ -34,18 +35,22 @@ class FirstLook:
 
 
 class Edges:
-    """Has a service looked at when it begins, or ends, to be wanted: its phase says so."""
+    """Has a service looked at when its phase no longer says whether it is wanted.
 
-    def __init__(self, demand: DemandTable, queue: WorkQueue[ServiceKey]) -> None:
+    Only phases of a service without pods do: a busy one costs nothing here.
+    """
+
+    def __init__(
+        self, demand: DemandTable, routes: RouteTable, queue: WorkQueue[ServiceKey]
+    ) -> None:
         self._demand = demand
+        self._routes = routes
         self._queue = queue
-        self._wanted: set[ServiceKey] = set()
 
     def __call__(self, key: ServiceKey) -> None:
-        wanted = self._demand.demand(key) > 0
-        if wanted != (key in self._wanted):
+        """A listener of the demand table."""
+        route = self._routes.find(key)
+        if route is None or route.phase not in ("ScaledToZero", "Pending"):
+            return
+        if (route.phase == "Pending") != (self._demand.demand(key) > 0):
             self._queue.add(key)
-        if wanted:
-            self._wanted.add(key)
-        else:
-            self._wanted.discard(key)

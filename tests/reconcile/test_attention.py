@@ -7,6 +7,7 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
 from hearth.reconcile.attention import Edges, FirstLook
+from hearth.routes import Route, RouteTable
 
 CHAT, CODE = ServiceKey("ai", "chat"), ServiceKey("ai", "code")
 
@@ -38,25 +39,33 @@ async def test_with_no_service_at_all_it_is_over_at_once():
     await FirstLook(None).over(set())
 
 
-def test_only_edges_ask():
-    queue, now = WorkQueue(), [0.0]
-    demand = DemandTable(linger_s=5, clock=lambda: now[0])
-    demand.listen(Edges(demand, queue))
+@pytest.mark.parametrize(
+    ("phase", "pending", "asked"),
+    [
+        ("ScaledToZero", 0, False),
+        ("ScaledToZero", 1, True),
+        ("Pending", 0, True),
+        ("Pending", 1, False),
+        ("Loading", 1, False),
+        ("Ready", 0, False),
+        ("Ready", 1, False),
+        ("Degraded", 1, False),
+    ],
+)
+def test_a_phase_that_no_longer_fits_asks_for_a_look(phase, pending, asked):
+    queue, demand, routes = WorkQueue(), DemandTable(linger_s=5), RouteTable()
+    routes.put(Route(key=CHAT, uid="u", created=0, phase=phase))
+    claim = demand.admit(CHAT, limit=9)
+    demand.listen(Edges(demand, routes, queue))
+    if pending:
+        demand.admit(CHAT, limit=9)
+    else:
+        claim.release()
+    assert queue.take() == (CHAT if asked else None)
 
-    def asked():
-        found = queue.take()
-        if found:
-            queue.done(found)
-        return found
 
-    one = demand.admit(CHAT, limit=9)
-    assert asked() == CHAT
-    two = demand.admit(CHAT, limit=9)
-    one.release()
-    assert asked() is None
-    two.release()
-    assert asked() == CHAT
-    demand.renew_lease(CODE, seconds=9)
-    assert asked() == CODE
-    demand.renew_lease(CODE, seconds=9)
-    assert asked() is None
+def test_a_service_without_a_route_is_nobodys():
+    queue, demand = WorkQueue(), DemandTable(linger_s=5)
+    demand.listen(Edges(demand, RouteTable(), queue))
+    demand.admit(CHAT, limit=9)
+    assert queue.take() is None
