@@ -3,8 +3,7 @@
 import bisect
 import itertools
 from collections.abc import Callable
-
-import anyio
+from typing import Protocol
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
@@ -33,14 +32,18 @@ class Place:
             activation._released(self.key, self.backend)
 
 
-class _Waiter:
-    __slots__ = ("event", "place", "problem", "ticket")
+class Waiter(Protocol):
+    """A request in line.  One of its methods is called, once, unless it leaves before."""
 
-    def __init__(self, ticket: int) -> None:
-        self.ticket = ticket
-        self.event = anyio.Event()
-        self.place: Place | None = None
-        self.problem: Problem | None = None
+    ticket: int
+
+    def granted(self, place: Place) -> None:
+        """Its turn has come."""
+        ...
+
+    def refused(self, problem: Problem) -> None:
+        """Waiting has no use any more."""
+        ...
 
 
 class Activation:
@@ -69,7 +72,8 @@ class Activation:
         self._clock = clock
         self._on_change = on_change
         self._estimate = Estimate()
-        self._lines: dict[ServiceKey, list[_Waiter]] = {}
+        self._lines: dict[ServiceKey, list[Waiter]] = {}
+        self._pumping: set[ServiceKey] = set()
         self._in_flight: dict[ServiceKey, int] = {}
         self._uids = {r.key: {b.uid for b in r.backends} for r in routes.routes()}
         self._tickets = itertools.count()
@@ -109,11 +113,11 @@ class Activation:
             return None
         return self._pick(key)
 
-    async def wait(self, key: ServiceKey, *, ticket: int, deadline: float) -> Place:
-        """A place, by `deadline` (anyio's clock).
+    def join(self, key: ServiceKey, waiter: Waiter) -> Place | None:
+        """A place at once; else `waiter` stands in line, by its ticket, until it leaves.
 
-        Raises Problem as soon as waiting has no use: activation_timeout, activation_failed,
-        service_degraded, model_not_found, overloaded (endpoints, but busy), shutting_down.
+        Raises Problem, as `refused` is told it later, where waiting has no use:
+        activation_failed, service_degraded, model_not_found, shutting_down.
         """
         place = self.take(key)
         if place is not None:
@@ -121,38 +125,22 @@ class Activation:
         problem = self._over(key)
         if problem is not None:
             raise problem
-        waiter = _Waiter(ticket)
-        line = self._lines.setdefault(key, [])
-        bisect.insort(line, waiter, key=_ticket)
+        bisect.insort(self._lines.setdefault(key, []), waiter, key=_ticket)
         self._on_change(key)
-        try:
-            with anyio.CancelScope(deadline=deadline):
-                await waiter.event.wait()
-        except BaseException:
-            # Cut in the tick in which it was given a place: hand the place on.
-            if waiter.place is not None:
-                waiter.place.release()
-            raise
-        finally:
-            self._leave(key, waiter)
-        if waiter.place is not None:
-            return waiter.place
-        raise waiter.problem or self._late(key)
+        return None
 
-    def stop(self) -> None:
-        """Hold nobody any more."""
-        self._stopping = True
-        for key in tuple(self._lines):
-            self._pump(key)
+    def leave(self, key: ServiceKey, waiter: Waiter) -> None:
+        """It waits no longer.  Idempotent."""
+        line = self._lines.get(key, [])
+        at = bisect.bisect_left(line, waiter.ticket, key=_ticket)
+        if at < len(line) and line[at] is waiter:
+            del line[at]
+        if not line:
+            self._lines.pop(key, None)
 
-    def _over(self, key: ServiceKey) -> Problem | None:
-        if self._stopping:
-            return shutting_down()
-        if self._endpoints.usable(key):
-            return None
-        return admission.ended(self._routes.find(key))
-
-    def _late(self, key: ServiceKey) -> Problem:
+    def late(self, key: ServiceKey) -> Problem:
+        """What a request hears that has waited too long: activation_timeout, or overloaded where
+        there are endpoints, but busy ones."""
         route = self._routes.find(key)
         if self._endpoints.usable(key):
             return Problem(
@@ -166,13 +154,18 @@ class Activation:
             retry_after_s=self.retry_after_s(key),
         )
 
-    def _leave(self, key: ServiceKey, waiter: _Waiter) -> None:
-        line = self._lines.get(key, [])
-        at = bisect.bisect_left(line, waiter.ticket, key=_ticket)
-        if at < len(line) and line[at] is waiter:
-            del line[at]
-        if not line:
-            self._lines.pop(key, None)
+    def stop(self) -> None:
+        """Hold nobody any more."""
+        self._stopping = True
+        for key in tuple(self._lines):
+            self._pump(key)
+
+    def _over(self, key: ServiceKey) -> Problem | None:
+        if self._stopping:
+            return shutting_down()
+        if self._endpoints.usable(key):
+            return None
+        return admission.ended(self._routes.find(key))
 
     def _pick(self, key: ServiceKey) -> Place | None:
         route = self._routes.find(key)
@@ -189,15 +182,25 @@ class Activation:
 
     def _pump(self, key: ServiceKey) -> None:
         """Give free places to who waits, in order; end the waiting that has no use."""
-        line = self._lines.get(key)
-        while line:
-            problem = self._over(key)
-            place = None if problem else self._pick(key)
-            if problem is None and place is None:
-                return
-            waiter = line.pop(0)
-            waiter.place, waiter.problem = place, problem
-            waiter.event.set()
+        if key in self._pumping:
+            # Whoever is called below may free a place: the loop that called it goes on.
+            return
+        self._pumping.add(key)
+        try:
+            while line := self._lines.get(key):
+                problem = self._over(key)
+                place = None if problem else self._pick(key)
+                if problem is None and place is None:
+                    return
+                waiter = line.pop(0)
+                if not line:
+                    del self._lines[key]
+                if place is not None:
+                    waiter.granted(place)
+                elif problem is not None:
+                    waiter.refused(problem)
+        finally:
+            self._pumping.discard(key)
 
     def _released(self, key: ServiceKey, backend: Backend) -> None:
         self._balance.give_back(backend.uid)
@@ -231,5 +234,5 @@ def shutting_down() -> Problem:
     )
 
 
-def _ticket(waiter: _Waiter) -> int:
+def _ticket(waiter: Waiter) -> int:
     return waiter.ticket

@@ -1,20 +1,24 @@
 """Is this request allowed to use this service."""
 
-from collections.abc import Mapping
-
 from hearth.proxy.answers import Code, Problem
 from hearth.proxy.keys import Keys
 from hearth.routes import Route
 
 
-def offered(headers: Mapping[str, str], *, anthropic: bool = False) -> str | None:
+def offered(authorization: bytes, x_api_key: bytes = b"") -> str | None:
     """The key a client sent: a bearer token, or `x-api-key` where Anthropic's SDKs send it."""
-    scheme, _, token = headers.get("Authorization", "").strip().partition(" ")
-    if scheme.lower() == "bearer" and token.strip():
-        return token.strip()
-    if anthropic:
-        return headers.get("x-api-key", "").strip() or None
-    return None
+    scheme, _, token = authorization.strip().partition(b" ")
+    key = token.strip() if scheme.lower() == b"bearer" else b""
+    key = key or x_api_key.strip()
+    return key.decode("utf-8", "surrogateescape") if key else None
+
+
+def known(route: Route, key: str | None, keys: Keys) -> bool:
+    """Whether `check` is certain to pass, as far as can be told without waiting."""
+    if route.authentication is None:
+        return True
+    wanted = route.authentication
+    return key is not None and keys.known(route.key.namespace, wanted.secret, wanted.key, key)
 
 
 async def check(route: Route, key: str | None, keys: Keys) -> None:

@@ -3,6 +3,7 @@
 import anyio
 from aiohttp import web
 
+from hearth.proxy import faults
 from hearth.proxy.answers import Code, Problem
 
 Buffer = bytes | bytearray
@@ -60,13 +61,11 @@ async def read(request: web.BaseRequest, held: Held, *, limit_bytes: int, idle_s
     """
     encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
-        raise Problem(
-            Code.UNSUPPORTED_ENCODING, "Compressed request bodies are not taken; send it plain."
-        )
+        raise faults.compressed()
     length = request.content_length
     if length is not None:
         if length > limit_bytes:
-            raise _too_large(limit_bytes)
+            raise faults.too_large(limit_bytes)
         held.grow(length)
     if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -78,30 +77,19 @@ async def read(request: web.BaseRequest, held: Held, *, limit_bytes: int, idle_s
             try:
                 chunk = await content.readany()
             except web.RequestPayloadError as error:
-                raise Problem(
-                    Code.INVALID_REQUEST, "The body of the request is badly framed."
-                ) from error
+                raise faults.misframed() from error
             if not data:
                 data = chunk
                 continue
             if len(data) + len(chunk) > limit_bytes:
-                raise _too_large(limit_bytes)
+                raise faults.too_large(limit_bytes)
             held.grow(len(data) + len(chunk))
             if isinstance(data, bytes):
                 data = bytearray(data)
             data += chunk
     if scope.cancelled_caught:
-        raise Problem(
-            Code.REQUEST_TIMEOUT, f"The body did not arrive: {idle_s:g} s without a byte."
-        )
+        raise faults.stalled(idle_s)
     if len(data) > limit_bytes:
-        raise _too_large(limit_bytes)
+        raise faults.too_large(limit_bytes)
     held.grow(len(data))
     held.data = data
-
-
-def _too_large(limit_bytes: int) -> Problem:
-    return Problem(
-        Code.REQUEST_TOO_LARGE,
-        f"The body is larger than the {limit_bytes} bytes that this gateway takes.",
-    )

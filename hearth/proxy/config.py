@@ -22,6 +22,8 @@ class GatewayConfig:
     """Origins (or `*`) that browsers may call from; empty: none."""
     connect_timeout_s: float = 3.0
     """Until a backend's address counts as unreachable."""
+    head_s: float = 30.0
+    """Until a request's head is whole; then 408."""
     upload_idle_s: float = 60.0
     """Between two reads of a request's body; then 408."""
     stall_s: float = 300.0

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
+import aiohttp
 import anyio
 import anyio.abc
 from aiohttp import web
@@ -14,18 +15,25 @@ from hearth.proxy import answers
 from hearth.proxy.activation import Activation
 from hearth.proxy.answers import Code, Problem
 from hearth.proxy.balance import Balance
+from hearth.proxy.bodies import Budget
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.endpoints import Endpoints
-from hearth.proxy.exchange import Parts
 from hearth.proxy.keys import Keys, ReadSecret
 from hearth.proxy.observer import NoObserver, Observer
 from hearth.proxy.readiness import Readiness
-from hearth.proxy.served import ServedNames
 from hearth.proxy.server import Server
-from hearth.proxy.upstream import Upstream
+from hearth.proxy.wire.door import Door
+from hearth.proxy.wire.front import Front
+from hearth.proxy.wire.guest import GuestConnection
+from hearth.proxy.wire.names import ServedNames
+from hearth.proxy.wire.nursery import Nursery
+from hearth.proxy.wire.parts import Parts
+from hearth.proxy.wire.pool import Pool
+from hearth.proxy.wire.sweep import Sweep
 from hearth.routes import RouteTable
 
 _FIELD_BYTES = 32 * 1024
+_BACKLOG = 4096
 _ABORT_S = 1.0
 """How long a connection may take to end once its request has."""
 
@@ -68,8 +76,9 @@ class Gateway:
             on_change=self._readiness.nudge,
         )
         self._balance = balance
-        self._server: Server | None = None
-        self._runner: web.ServerRunner | None = None
+        self._budget = Budget(self._config.held_bytes)
+        self._parts: Parts | None = None
+        self._ended = anyio.Event()
         self._drained = anyio.Event()
 
     def in_flight(self, key: ServiceKey) -> int:
@@ -83,7 +92,7 @@ class Gateway:
     @property
     def held_bytes(self) -> int:
         """Bytes of all request bodies in memory."""
-        return self._server.budget.used_bytes if self._server else 0
+        return self._budget.used_bytes
 
     async def serve(
         self,
@@ -96,49 +105,31 @@ class Gateway:
 
         Raises OSError where the address cannot be taken.
         """
-        upstream = Upstream(connect_timeout_s=self._config.connect_timeout_s)
-        self._server = server = Server(
-            Parts(
-                routes=self._routes,
-                demand=self._demand,
-                endpoints=self._endpoints,
-                activation=self._activation,
-                balance=self._balance,
-                upstream=upstream,
-                served=ServedNames(upstream, clock=self._clock),
-                observer=self._observer,
-                clock=self._clock,
-                stall_s=self._config.stall_s,
-                drop_cors=bool(self._config.cors_origins),
-            ),
-            keys=self._keys,
-            config=self._config,
-        )
-        self._runner = runner = web.ServerRunner(
-            _HttpServer(server.handle, keepalive_s=self._config.client_keepalive_s),
-            shutdown_timeout=_ABORT_S,
-        )
+        loop = asyncio.get_running_loop()
+        nursery = Nursery()
         failure: OSError | None = None
-        try:
-            async with anyio.create_task_group() as tasks:
-                await tasks.start(self._readiness.run)
-                await runner.setup()
-                try:
-                    await web.TCPSite(runner, host, port, backlog=1024).start()
-                except OSError as error:
-                    # Raised below: from in here it would come out as an ExceptionGroup.
-                    failure = error
-                else:
-                    address = runner.addresses[0]
-                    task_status.started((address[0], address[1]))
-                    await self._drained.wait()
-                tasks.cancel_scope.cancel()
-        finally:
-            self._endpoints.close()
-            with anyio.move_on_after(2 * _ABORT_S, shield=True):
-                server.cut()
-                await runner.cleanup()
-                await upstream.close()
+        async with _session() as session:
+            try:
+                async with anyio.create_task_group() as tasks:
+                    await tasks.start(self._readiness.run)
+                    await tasks.start(nursery.run)
+                    self._parts = parts = self._make_parts(loop, session, nursery)
+                    runner, make = await self._application(parts)
+                    try:
+                        listener = await loop.create_server(
+                            lambda: Front(parts, make), host, port, backlog=_BACKLOG
+                        )
+                    except OSError as error:
+                        # Raised below: from in here it would come out as an ExceptionGroup.
+                        failure = error
+                        await runner.cleanup()
+                    else:
+                        address = listener.sockets[0].getsockname()
+                        task_status.started((address[0], address[1]))
+                        await self._until_drained(parts, runner, listener)
+                    tasks.cancel_scope.cancel()
+            finally:
+                self._endpoints.close()
         if failure is not None:
             raise failure
 
@@ -147,17 +138,92 @@ class Gateway:
 
         The port stays open meanwhile for who comes late: they are told to come again.
         """
-        if self._server is None:
+        parts = self._parts
+        if parts is None:
             self._drained.set()
             return
-        self._server.stopping = True
+        parts.stopping = True
+        for front in tuple(parts.fronts):
+            front.retire()
         self._activation.stop()
         with anyio.move_on_after(limit_s):
-            await self._server.ended()
-        self._server.cut()
-        with anyio.move_on_after(2 * _ABORT_S):
-            await self._server.ended()
+            await self._none_left(parts.running)
+        _cut(parts)
         self._drained.set()
+
+    async def _until_drained(
+        self, parts: Parts, runner: web.ServerRunner, listener: asyncio.Server
+    ) -> None:
+        try:
+            await self._drained.wait()
+        finally:
+            listener.close()
+            parts.stopping = True
+            with anyio.move_on_after(2 * _ABORT_S, shield=True):
+                _cut(parts)
+                for front in tuple(parts.fronts):
+                    front.retire()
+                await runner.cleanup()
+                # Clients may take their last words as long.
+                await self._none_left(parts.fronts)
+            for front in tuple(parts.fronts):
+                front.abort()
+            parts.pool.close()
+
+    async def _application(
+        self, parts: Parts
+    ) -> tuple[web.ServerRunner, Callable[[], asyncio.Protocol]]:
+        """The aiohttp application, and what makes a protocol of it."""
+        server = Server(parts, keys=self._keys)
+        http = _HttpServer(server.handle, keepalive_s=self._config.client_keepalive_s)
+        runner = web.ServerRunner(http, shutdown_timeout=_ABORT_S)
+        await runner.setup()
+        return runner, http
+
+    def _make_parts(
+        self, loop: asyncio.AbstractEventLoop, session: aiohttp.ClientSession, nursery: Nursery
+    ) -> Parts:
+        sweep = Sweep(loop)
+        timeout_s = self._config.connect_timeout_s
+        return Parts(
+            routes=self._routes,
+            demand=self._demand,
+            endpoints=self._endpoints,
+            activation=self._activation,
+            balance=self._balance,
+            pool=Pool(sweep, nursery.spawn, connect_timeout_s=timeout_s),
+            names=ServedNames(session, clock=self._clock),
+            observer=self._observer,
+            door=Door(self._routes, self._keys, self._config),
+            sweep=sweep,
+            budget=self._budget,
+            config=self._config,
+            clock=self._clock,
+            spawn=nursery.spawn,
+            changed=self._something_ended,
+        )
+
+    def _something_ended(self) -> None:
+        if self._parts is not None and self._parts.stopping:
+            ended, self._ended = self._ended, anyio.Event()
+            ended.set()
+
+    async def _none_left(self, left: Collection[object]) -> None:
+        while left:
+            await self._ended.wait()
+
+
+def _cut(parts: Parts) -> None:
+    """End what still runs, each in the form its client understands."""
+    for running in tuple(parts.running):
+        running.cut()
+
+
+def _session() -> aiohttp.ClientSession:
+    """For what is no user's request."""
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0), cookie_jar=aiohttp.DummyCookieJar()
+    )
 
 
 class _HttpServer(web.Server):
@@ -177,7 +243,7 @@ class _HttpServer(web.Server):
         return _Connection(
             self,
             loop=asyncio.get_running_loop(),
-            access_log=None,  # type: ignore[arg-type] # aiohttp's way to have none
+            access_log=None,
             auto_decompress=False,
             keepalive_timeout=self._keepalive_s,
             max_line_size=_FIELD_BYTES,
@@ -185,7 +251,7 @@ class _HttpServer(web.Server):
         )
 
 
-class _Connection(web.RequestHandler):
+class _Connection(GuestConnection):
     """One client connection; who does not speak HTTP is told so in OpenAI's words."""
 
     __slots__ = ()
@@ -197,6 +263,8 @@ class _Connection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
+        if status >= 500:
+            return super().handle_error(request, status, exc, message)
         if status >= 500:
             return super().handle_error(request, status, exc, message)
         problem = Problem(

@@ -54,7 +54,7 @@ class Keys:
         the key in it is missing or empty, or the cluster was silent for ten minutes.
         """
         entry = self._secrets.setdefault((namespace, secret), _Secret())
-        digest = hashlib.sha256(offered.encode("utf-8", "surrogateescape")).digest()
+        digest = _digest(offered)
         await self._refresh(entry, namespace, secret, older_than_s=FRESH_S)
         if self._matches(entry, key, digest):
             return True
@@ -69,6 +69,16 @@ class Keys:
                 f" {key!r}, or it could not be read. Ask whoever runs the model.",
             )
         return False
+
+    def known(self, namespace: str, secret: str, key: str, offered: str) -> bool:
+        """Whether `offered` is the value under `key`, by what was read less than ten seconds ago.
+
+        If not, `check` must tell.
+        """
+        entry = self._secrets.get((namespace, secret))
+        if entry is None or self._clock() - entry.tried_at >= FRESH_S:
+            return False
+        return self._matches(entry, key, _digest(offered))
 
     def _matches(self, entry: _Secret, key: str, digest: bytes) -> bool:
         if self._clock() - entry.good_at >= LAST_GOOD_S:
@@ -104,3 +114,7 @@ class Keys:
             for name, value in (data or {}).items()
             if value.strip()
         }
+
+
+def _digest(offered: str) -> bytes:
+    return hashlib.sha256(offered.encode("utf-8", "surrogateescape")).digest()

@@ -1,6 +1,7 @@
 """Ask pods themselves whether they are ready, while somebody waits for them."""
 
 from collections.abc import Callable
+from functools import partial
 
 import aiohttp
 import anyio
@@ -8,6 +9,7 @@ import anyio.abc
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy.endpoints import Endpoints
+from hearth.proxy.wire.nursery import Nursery
 from hearth.routes import Backend, HttpReadiness, TcpReadiness
 
 PERIOD_S = 0.05
@@ -25,7 +27,7 @@ class Readiness:
         self._endpoints = endpoints
         self._wanted = wanted
         self._asking: set[str] = set()
-        self._tasks: anyio.abc.TaskGroup | None = None
+        self._nursery = Nursery()
         self._session: aiohttp.ClientSession | None = None
 
     async def run(
@@ -33,27 +35,23 @@ class Readiness:
     ) -> None:
         """Ask until cancelled."""
         connector = aiohttp.TCPConnector(limit=0)
-        async with (
-            aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None),
-                headers={"User-Agent": "hearth-readiness", "Accept": "*/*"},
-                skip_auto_headers=("Accept-Encoding",),
-            ) as self._session,
-            anyio.create_task_group() as self._tasks,
-        ):
-            task_status.started()
-            await anyio.sleep_forever()
+        async with aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None),
+            headers={"User-Agent": "hearth-readiness", "Accept": "*/*"},
+            skip_auto_headers=("Accept-Encoding",),
+        ) as self._session:
+            await self._nursery.run(task_status=task_status)
 
     def nudge(self, key: ServiceKey) -> None:
         """Somebody may wait, or a pod may be new: begin to ask where it is worth it."""
-        if self._tasks is None or not self._wanted(key):
+        if self._session is None or not self._wanted(key):
             return
         for uid, (backend, question) in self._endpoints.unsure(key).items():
             if uid not in self._asking:
                 self._asking.add(uid)
-                self._tasks.start_soon(self._ask, key, backend, question)
+                self._nursery.spawn(partial(self._ask, key, backend, question))
 
     def __len__(self) -> int:
         """Pods being asked now."""

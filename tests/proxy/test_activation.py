@@ -1,9 +1,7 @@
 """Places in the order of arrival, and every end of waiting."""
 
-import asyncio
 from dataclasses import replace
 
-import anyio
 import pytest
 
 from hearth.api.meta import ServiceKey
@@ -45,82 +43,83 @@ class World:
         self.route = replace(self.route, backends=pods, **fields)
         self.routes.put(self.route)
 
-    async def wait(self, name: str, ticket: int | None = None, deadline: float = float("inf")):
-        number = self.activation.ticket() if ticket is None else ticket
+    def wait(self, name: str, ticket: int | None = None) -> "Waiter":
+        """Somebody in line, or served at once."""
+        waiter = Waiter(self, name, self.activation.ticket() if ticket is None else ticket)
         try:
-            place = await self.activation.wait(KEY, ticket=number, deadline=deadline)
+            place = self.activation.join(KEY, waiter)
         except Problem as problem:
-            self.got.append((name, problem.code))
+            waiter.refused(problem)
         else:
-            self.got.append((name, place))
+            if place is not None:
+                waiter.granted(place)
+        return waiter
 
     @property
     def names(self) -> list[str]:
         return [name for name, _ in self.got]
 
 
-async def settled() -> None:
-    await anyio.wait_all_tasks_blocked()
+class Waiter:
+    """A request in line."""
+
+    def __init__(self, world: World, name: str, ticket: int) -> None:
+        self.world, self.name, self.ticket = world, name, ticket
+
+    def granted(self, place: Place) -> None:
+        self.world.got.append((self.name, place))
+
+    def refused(self, problem: Problem) -> None:
+        self.world.got.append((self.name, problem.code))
 
 
-async def test_the_first_endpoint_releases_everybody_in_order():
+def test_the_first_endpoint_releases_everybody_in_order():
     w = World()
-    async with anyio.create_task_group() as tasks:
-        for name in "abc":
-            tasks.start_soon(w.wait, name)
-        await settled()
-        assert w.activation.waiting(KEY) == 3
-        w.put("p")
+    for name in "abc":
+        w.wait(name)
+    assert w.activation.waiting(KEY) == 3
+    w.put("p")
     assert w.names == ["a", "b", "c"]
     assert w.activation.in_flight(KEY) == 3
     assert w.activation.waiting(KEY) == 0
 
 
-async def test_each_endpoint_gets_no_more_than_its_limit_and_the_rest_stay_in_order():
+def test_each_endpoint_gets_no_more_than_its_limit_and_the_rest_stay_in_order():
     w = World()
     w.put(max_in_flight=1)
-    async with anyio.create_task_group() as tasks:
-        for name in "abcd":
-            tasks.start_soon(w.wait, name)
-        await settled()
-        w.put("p", "q")
-        await settled()
-        assert w.names == ["a", "b"]
-        assert w.activation.waiting(KEY) == 2
-        w.got[0][1].release()
-        await settled()
-        assert w.names == ["a", "b", "c"]
-        w.got[1][1].release()
+    for name in "abcd":
+        w.wait(name)
+    w.put("p", "q")
+    assert w.names == ["a", "b"]
+    assert w.activation.waiting(KEY) == 2
+    w.got[0][1].release()
+    assert w.names == ["a", "b", "c"]
+    w.got[1][1].release()
     assert w.names == ["a", "b", "c", "d"]
 
 
-async def test_nobody_overtakes_who_waits():
+def test_nobody_overtakes_who_waits():
     w = World()
     w.put("p", max_in_flight=1)
     first = w.activation.take(KEY)
     assert first is not None
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(w.wait, "a")
-        await settled()
-        assert w.activation.take(KEY) is None
-        first.release()
-        assert w.activation.take(KEY) is None
+    w.wait("a")
+    assert w.activation.take(KEY) is None
+    first.release()
+    assert w.activation.take(KEY) is None
     assert w.names == ["a"]
 
 
-async def test_who_must_wait_again_keeps_its_place_in_the_line():
+def test_who_must_wait_again_keeps_its_place_in_the_line():
     w = World()
     early, late = w.activation.ticket(), w.activation.ticket()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(w.wait, "late", late)
-        await settled()
-        tasks.start_soon(w.wait, "early", early)
-        await settled()
-        w.put("p")
+    w.wait("late", late)
+    w.wait("early", early)
+    w.put("p")
     assert w.names == ["early", "late"]
 
 
-async def test_a_place_is_given_back_once():
+def test_a_place_is_given_back_once():
     w = World()
     w.put("p")
     place = w.activation.take(KEY)
@@ -131,41 +130,30 @@ async def test_a_place_is_given_back_once():
     assert w.activation.in_flight(KEY) == 1
 
 
-async def test_a_place_given_in_the_tick_of_a_cancellation_goes_to_the_next():
+def test_a_place_given_back_in_the_call_that_grants_it_goes_to_the_next():
+    class Refuses(Waiter):
+        def granted(self, place: Place) -> None:
+            super().granted(place)
+            place.release()
+
     w = World()
     w.put(max_in_flight=1)
-    doomed: list[asyncio.Task] = []
-
-    async def wait_doomed() -> None:
-        # As the server cancels a request whose client is gone: at once, whatever it waits for.
-        doomed.append(asyncio.current_task())
-        await w.wait("doomed")
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(wait_doomed)
-        await settled()
-        tasks.start_soon(w.wait, "next")
-        await settled()
-        w.put("p")
-        doomed[0].cancel()
-    assert w.names == ["next"]
-    assert w.activation.in_flight(KEY) == 1
+    for number in range(2000):
+        assert w.activation.join(KEY, Refuses(w, str(number), w.activation.ticket())) is None
+    w.put("p", max_in_flight=1)
+    assert w.names == [str(number) for number in range(2000)]
+    assert w.activation.in_flight(KEY) == 0
 
 
-async def test_who_leaves_is_no_longer_in_the_line():
+def test_who_leaves_is_no_longer_in_the_line():
     w = World()
-    scope = anyio.CancelScope()
-
-    async def doomed() -> None:
-        with scope:
-            await w.wait("doomed")
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(doomed)
-        await settled()
-        scope.cancel()
+    doomed, other = w.wait("doomed"), w.wait("other")
+    w.activation.leave(KEY, doomed)
+    w.activation.leave(KEY, doomed)
+    w.put("p")
+    w.activation.leave(KEY, other)
+    assert w.names == ["other"]
     assert w.activation.waiting(KEY) == 0
-    assert not w.activation.wanted(KEY)
 
 
 @pytest.mark.parametrize(
@@ -177,40 +165,33 @@ async def test_who_leaves_is_no_longer_in_the_line():
         (lambda w: w.activation.stop(), Code.SHUTTING_DOWN),
     ],
 )
-async def test_waiting_that_has_no_use_ends_at_once(change, code):
+def test_waiting_that_has_no_use_ends_at_once(change, code):
     w = World()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(w.wait, "a")
-        tasks.start_soon(w.wait, "b")
-        await settled()
-        change(w)
+    w.wait("a")
+    w.wait("b")
+    change(w)
     assert w.got == [("a", code), ("b", code)]
-    await w.wait("later")
+    w.wait("later")
     assert w.got[2:] == [("later", code)]
 
 
-async def test_an_unready_pod_ends_no_wait():
+def test_an_unready_pod_ends_no_wait():
     w = World()
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(w.wait, "a")
-        await settled()
-        w.put("p", ready=False, phase="Loading")
-        await settled()
-        assert w.got == []
-        w.put("p")
+    w.wait("a")
+    w.put("p", ready=False, phase="Loading")
+    assert w.got == []
+    w.put("p")
     assert w.names == ["a"]
 
 
-async def test_the_deadline_says_what_was_waited_for():
+def test_who_waited_too_long_hears_what_it_waited_for():
     w = World()
-    await w.wait("cold", deadline=anyio.current_time())
+    assert w.activation.late(KEY).code is Code.ACTIVATION_TIMEOUT
     w.put("p", max_in_flight=1)
-    assert w.activation.take(KEY)
-    await w.wait("busy", deadline=anyio.current_time())
-    assert w.got == [("cold", Code.ACTIVATION_TIMEOUT), ("busy", Code.OVERLOADED)]
+    assert w.activation.late(KEY).code is Code.OVERLOADED
 
 
-async def test_stopping_leaves_ready_endpoints_to_who_needs_no_wait():
+def test_stopping_leaves_ready_endpoints_to_who_needs_no_wait():
     w = World()
     w.put("p")
     w.activation.stop()

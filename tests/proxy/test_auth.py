@@ -4,7 +4,6 @@ import json
 
 import anyio
 import pytest
-from multidict import CIMultiDict
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy import auth
@@ -54,7 +53,22 @@ async def read(namespace: str, name: str):
     ],
 )
 def test_offered(headers, anthropic, key):
-    assert auth.offered(CIMultiDict(headers), anthropic=anthropic) == key
+    sent = {name.lower(): value.encode() for name, value in headers.items()}
+    x_api_key = sent.get("x-api-key", b"") if anthropic else b""
+    assert auth.offered(sent.get("authorization", b""), x_api_key) == key
+
+
+async def test_what_was_read_a_moment_ago_is_known():
+    now = 0.0
+    keys = Keys(read, clock=lambda: now)
+    assert auth.known(OPEN, None, keys)
+    assert not auth.known(LOCKED, "sesame", keys)
+    await auth.check(LOCKED, "sesame", keys)
+    assert auth.known(LOCKED, "sesame", keys)
+    assert not auth.known(LOCKED, "wrong", keys)
+    assert not auth.known(LOCKED, None, keys)
+    now = 10.0
+    assert not auth.known(LOCKED, "sesame", keys)
 
 
 async def test_an_open_service_wants_no_key():

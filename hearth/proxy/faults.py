@@ -1,0 +1,85 @@
+"""The words for what goes wrong with one request."""
+
+from hearth.api.meta import ServiceKey
+from hearth.proxy.answers import Code, Problem
+
+
+def queue_full(key: ServiceKey, limit: int) -> Problem:
+    """429."""
+    return Problem(
+        Code.QUEUE_FULL,
+        f"{key} has as many requests as it may take ({limit}); try again shortly.",
+    )
+
+
+def starts_none(key: ServiceKey) -> Problem:
+    """A request that is no demand met no free endpoint."""
+    return Problem(
+        Code.COLD_START,
+        f"{key} has no free endpoint, and this request starts none: only inference requests do.",
+    )
+
+
+def lost() -> Problem:
+    """The backend broke off."""
+    return Problem(
+        Code.UPSTREAM_ERROR,
+        "The model server broke off before its answer was whole. Send the request again;"
+        " should it happen again, the model's logs say why.",
+    )
+
+
+def silent() -> Problem:
+    """The backend says nothing."""
+    return Problem(
+        Code.UPSTREAM_TIMEOUT,
+        "The model server is ready, but said nothing for longer than its limit. Ask for"
+        " less at once, or have the limit raised (hearth.dev/response-timeout,"
+        " hearth.dev/idle-timeout).",
+    )
+
+
+def no_events() -> Problem:
+    """An answer that cannot follow the early 200."""
+    return Problem(
+        Code.UPSTREAM_ERROR,
+        "The model server did not answer with an event stream; ask without 'stream'.",
+    )
+
+
+def starting() -> Problem:
+    """503: an unknown model may exist."""
+    return Problem(Code.STARTING, "The gateway has just started and does not know its models yet.")
+
+
+def mistake() -> Problem:
+    """500: a defect of ours, without its details."""
+    return Problem(
+        Code.INTERNAL_ERROR,
+        "The gateway made a mistake; its log says which. Try again, and tell whoever runs it.",
+    )
+
+
+def too_large(limit_bytes: int) -> Problem:
+    """413."""
+    return Problem(
+        Code.REQUEST_TOO_LARGE,
+        f"The body is larger than the {limit_bytes} bytes that this gateway takes.",
+    )
+
+
+def compressed() -> Problem:
+    """415."""
+    return Problem(
+        Code.UNSUPPORTED_ENCODING, "Compressed request bodies are not taken; send it plain."
+    )
+
+
+def stalled(idle_s: float) -> Problem:
+    """408."""
+    return Problem(Code.REQUEST_TIMEOUT, f"The body did not arrive: {idle_s:g} s without a byte.")
+
+
+def misframed() -> Problem:
+    """400."""
+    return Problem(Code.INVALID_REQUEST, "The body of the request is badly framed.")

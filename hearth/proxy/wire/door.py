@@ -1,0 +1,79 @@
+"""Which service a request is for, and whether its sender may use it."""
+
+from hearth.api.meta import ServiceKey
+from hearth.proxy import auth, listing
+from hearth.proxy.answers import Code, Problem
+from hearth.proxy.config import GatewayConfig
+from hearth.proxy.hosts import Everything, Scope
+from hearth.proxy.keys import Keys
+from hearth.routes import Route, RouteTable
+
+_SCOPES = 1024
+"""Hosts remembered."""
+
+
+class Door:
+    """What it cannot tell at once, `knock` finds out."""
+
+    def __init__(self, routes: RouteTable, keys: Keys, config: GatewayConfig) -> None:
+        self._routes = routes
+        self._keys = keys
+        self._config = config
+        self._scopes: dict[bytes, Scope] = {}
+
+    def scope(self, host: bytes) -> Scope:
+        """What a Host header stands for.  Raises Problem."""
+        scope = self._scopes.get(host)
+        if scope is not None:
+            return scope
+        text = host.decode("utf-8", "replace")
+        found = self._config.hosts.scope(text) if text else Everything()
+        if found is None:
+            raise Problem(
+                Code.MODEL_NOT_FOUND,
+                f"Nothing is served under the host {text[:200]!r}. Hosts that would work:"
+                f" {self._config.hosts.advice()}.",
+            )
+        if len(self._scopes) >= _SCOPES:
+            self._scopes.clear()
+        self._scopes[host] = found
+        return found
+
+    def named(self, model: str | None, scope: Scope) -> ServiceKey:
+        """The service that a body's `model` stands for.  Raises Problem."""
+        if model is None:
+            raise Problem(
+                Code.INVALID_REQUEST,
+                "The request names no model; GET /v1/models lists what can be used.",
+                param="model",
+            )
+        key = listing.find(model, scope, default_namespace=self._config.default_namespace)
+        if key is None or key not in self._routes:
+            raise no_model(model)
+        return key
+
+    def route(self, key: ServiceKey) -> Route:
+        """The route of a service.  Raises Problem."""
+        route = self._routes.find(key)
+        if route is None:
+            raise no_model(str(key))
+        return route
+
+    def open(self, route: Route, offered: str | None) -> bool:
+        """Whether the sender may pass by what is known; if not, `knock` decides."""
+        return auth.known(route, offered, self._keys)
+
+    async def knock(self, route: Route, offered: str | None) -> None:
+        """Raises Problem unless the service is open or `offered` is its key."""
+        await auth.check(route, offered, self._keys)
+
+
+def no_model(model: str) -> Problem:
+    """The 404 of a name that stands for nothing."""
+    shown = model if len(model) <= 100 else f"{model[:100]}..."
+    return Problem(
+        Code.MODEL_NOT_FOUND,
+        f"There is no model {shown!r} here. GET /v1/models lists those that you may use; on a host"
+        " shared by all namespaces their names are 'namespace/name'.",
+        param="model",
+    )

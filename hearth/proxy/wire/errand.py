@@ -1,0 +1,278 @@
+"""The first half of a request's life: from its place in the demand table to a request sent.
+
+Everything here is called back: by the client's connection, the activation, the pool, the link and
+the sweep.  Nothing awaits, and no request has a task or a timer of its own.
+"""
+
+import logging
+from abc import ABC, abstractmethod
+
+from hearth.api.meta import ServiceKey
+from hearth.demand import Claim, QueueFull
+from hearth.proxy import admission, faults
+from hearth.proxy.activation import Place
+from hearth.proxy.answers import Problem
+from hearth.proxy.observer import Outcome
+from hearth.proxy.wire import heads
+from hearth.proxy.wire.link import Link
+from hearth.proxy.wire.names import Unknown
+from hearth.proxy.wire.parts import Parts
+from hearth.proxy.wire.reply import Reply
+from hearth.proxy.wire.sending import Sending
+from hearth.proxy.wire.states import State, Visitor, guarded
+from hearth.proxy.wire.sweep import NEVER
+from hearth.routes import Route
+
+log = logging.getLogger(__name__)
+
+
+class Errand(ABC):
+    """One authenticated, well-formed request to one service."""
+
+    __slots__ = (
+        "beat_at", "beat_s", "began_at", "claim", "deadline", "due", "held", "idle_s", "key",
+        "limit", "link", "parts", "passive", "paused", "place", "reply", "sending", "state",
+        "stream", "ticket", "visitor", "write",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        parts: Parts,
+        visitor: Visitor,
+        key: ServiceKey,
+        *,
+        stream: bool,
+        passive: bool,
+        sending: Sending,
+        reply: Reply,
+        began_at: float,
+    ) -> None:
+        """`stream`: the client asked for events, so it may be given an early 200.  `passive`: to
+        an endpoint that runs, without being demand."""
+        self.parts = parts
+        self.visitor = visitor
+        self.write = visitor.write
+        self.key = key
+        self.stream = stream
+        self.passive = passive
+        self.sending = sending
+        self.reply = reply
+        self.began_at = began_at
+        self.state = State.NEW
+        self.claim: Claim | None = None
+        self.place: Place | None = None
+        self.link: Link | None = None
+        self.held = False
+        """Whether it met no free endpoint."""
+        self.deadline = began_at
+        """Until when it may wait."""
+        self.paused = False
+        """Whether the client takes no more for now."""
+        self.idle_s = 0.0
+        self.limit = self.beat_at = self.due = self.beat_s = NEVER
+        self.ticket = -1
+        """Its number in the order of arrival; kept when it must wait again."""
+
+    @guarded
+    def run(self) -> None:
+        """Begin."""
+        route = self.route()
+        if not self.passive:
+            decision = self._decide(route)
+            if isinstance(decision, admission.Refuse):
+                raise decision.problem
+            self.deadline = self.began_at + route.activation_timeout_s
+            try:
+                self.claim = self.parts.demand.admit(self.key, limit=route.max_queue)
+            except QueueFull as error:
+                raise faults.queue_full(self.key, route.max_queue) from error
+        self.parts.sweep.watch(self)
+        place = self.parts.activation.take(self.key)
+        if place is None:
+            self.hold()
+        else:
+            self._try(place)
+
+    def hold(self) -> None:
+        """Wait for an endpoint, and see to it that there will be one."""
+        if self.passive:
+            raise faults.starts_none(self.key)
+        self._wake()
+        activation = self.parts.activation
+        if not self.held:
+            self.held = True
+            self.ticket = activation.ticket()
+            if self.stream:
+                self._show_life()
+        self.enter(State.WAIT, self.deadline)
+        place = activation.join(self.key, self)
+        if place is not None:
+            self._try(place)
+
+    @guarded
+    def granted(self, place: Place) -> None:
+        """The activation gives it a place."""
+        self._try(place)
+
+    @guarded
+    def refused(self, problem: Problem) -> None:
+        """Waiting has no use any more."""
+        self.state = State.NEW
+        raise problem
+
+    @guarded
+    def connected(self, link: Link) -> None:
+        """The pool has a connection to the endpoint."""
+        assert self.place is not None
+        self.link = link
+        self.state = State.SENT
+        link.send(self, *self.sending.request(self.place.backend))
+        if self.paused:
+            link.pause()
+
+    @guarded
+    def unreachable(self) -> None:
+        """The endpoint takes no connection: nothing was sent."""
+        assert self.place is not None
+        self.state = State.NEW
+        self.parts.endpoints.refused(self.key, self.place.backend)
+        self.parts.observer.backend_failed(self.key, reason="unreachable")
+        log.info("endpoint refused", extra=self.names())
+        self.let_go()
+        self.hold()
+
+    def failed(self) -> None:
+        """A defect of ours."""
+        if self.state is not State.OVER:
+            self.close()
+            self.visitor.mistaken()
+
+    def gone(self) -> None:
+        """The client is gone."""
+        # SDKs hang up at [DONE], often before the last chunk: they have all there is.
+        whole = self.reply.events and self.reply.done
+        self._end_by(Outcome.OK if whole else Outcome.CLIENT_CANCELLED)
+
+    def fail(self, problem: Problem) -> None:
+        """End with an error of ours."""
+        self.close()
+        self.visitor.fail(problem)
+
+    def close(self) -> None:
+        """Give everything back, exactly once."""
+        if self.state is State.WAIT:
+            self.parts.activation.leave(self.key, self)
+        elif self.state is State.DIAL and self.place is not None:
+            self.parts.pool.leave(self._address(), self)
+        self.state = State.OVER
+        self.parts.sweep.forget(self)
+        self.let_go()
+        if self.claim is not None:
+            self.claim.release()
+        self.sending.drop()
+
+    def let_go(self) -> None:
+        """Give up the connection, as it is, and the place."""
+        link, self.link = self.link, None
+        if link is not None:
+            link.abandon()
+        place, self.place = self.place, None
+        if place is not None:
+            place.release()
+
+    def enter(self, state: State, limit: float) -> None:
+        """In `state` until `limit`."""
+        self.state = state
+        self.limit = limit
+        self.due = min(self.beat_at, limit)
+
+    def dial(self, *, fresh: bool = False) -> None:
+        """Ask for a connection to the endpoint."""
+        self.state = State.DIAL
+        self.parts.pool.ask(self._address(), self, fresh=fresh)
+
+    def names(self) -> dict[str, str]:
+        """What a log line about the endpoint says."""
+        host, port = self._address()
+        return {"service": str(self.key), "endpoint": f"{host}:{port}"}
+
+    def route(self) -> Route:
+        """As it is now.  Raises Problem."""
+        return self.parts.door.route(self.key)
+
+    @abstractmethod
+    def expired(self, now: float) -> None:
+        """Of the sweep."""
+
+    @abstractmethod
+    def answered(self, head: heads.AnswerHead) -> None:
+        """Of the link, as are the next three."""
+
+    @abstractmethod
+    def received(self, data: bytes) -> None: ...
+
+    @abstractmethod
+    def settled(self) -> None: ...
+
+    @abstractmethod
+    def lost(self, *, clean: bool, heard: bool) -> None: ...
+
+    def _show_life(self) -> None:
+        self.beat_s = self.route().heartbeat_s
+        self.beat_at = self.parts.sweep.time() + self.beat_s
+        if not self.parts.endpoints.usable(self.key):
+            self.write(self.reply.heartbeat())
+
+    def _wake(self) -> None:
+        """Where there is no endpoint: start one, and raise what is answered at once."""
+        route = self.route()
+        match self._decide(route):
+            case admission.Forward():
+                pass
+            case admission.Hold():
+                self.parts.activation.cold(route)
+            case admission.Reject(problem):
+                self.parts.activation.cold(route)
+                raise problem
+            case admission.Refuse(problem):
+                raise problem
+
+    def _try(self, place: Place) -> None:
+        self.place = place
+        route = self.route()
+        self.idle_s = route.idle_timeout_s
+        self.enter(State.NAME, self.parts.sweep.time() + route.response_timeout_s)
+        name = self.parts.names.name(self.key, place.backend, self.sending.model)
+        if name is Unknown.UNKNOWN:
+            self.parts.spawn(self._learn)
+            return
+        self.sending.call_it(name)
+        self.dial()
+
+    async def _learn(self) -> None:
+        place = self.place
+        assert place is not None
+        await self.parts.names.ask(place.backend, self.sending.authorization)
+        if self.state is State.NAME and self.place is place:
+            self._learnt(place)
+
+    @guarded
+    def _learnt(self, place: Place) -> None:
+        self.sending.call_it(self.parts.names.name(self.key, place.backend, self.sending.model))
+        self.dial()
+
+    def _end_by(self, outcome: str) -> None:
+        if self.state is not State.OVER:
+            self.close()
+            self.visitor.broken(outcome)
+
+    def _address(self) -> tuple[str, int]:
+        assert self.place is not None
+        return self.place.backend.host, self.place.backend.port
+
+    def _decide(self, route: Route) -> admission.Decision:
+        return admission.decide(
+            route,
+            endpoints=len(self.parts.endpoints.usable(self.key)),
+            retry_after_s=self.parts.activation.retry_after_s(self.key),
+        )

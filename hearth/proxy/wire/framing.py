@@ -1,0 +1,194 @@
+"""Where a body ends, and what of it may be passed on.  Bytes in, bytes out, no I/O.
+
+Each kind of body has `walk(data)`: the bytes to pass on now.  A size line or a last chunk that is
+not whole yet is kept back, so that a body that breaks off can still be closed by words of ours.
+"""
+
+import re
+
+_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[^\r\n\0]{0,1024})?\r\n")
+_SIZE_BEGUN = re.compile(rb"[0-9A-Fa-f]{0,15}(?:(?<=[0-9A-Fa-f])(?:;[^\r\n\0]{0,1024})?\r?)?")
+_LAST = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r\n)*\r\n")
+_CRLF = b"\r\n"
+_TAIL_BYTES = 64
+_LAST_LIMIT_BYTES = 16 * 1024
+"""For the last chunk with its trailers."""
+_PAD_LIMIT_BYTES = 256 * 1024
+
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+class Misframed(Exception):
+    """The body is not what its head announced."""
+
+
+class Chunked:
+    """A chunked body, passed on as it is written, or (`decode`) as what it contains."""
+
+    __slots__ = ("_carry", "_decode", "_left", "ended", "rest", "tail", "terminator")
+
+    def __init__(self, *, decode: bool = False) -> None:
+        self._decode = decode
+        self._left = 0
+        """Of the open chunk, its line end included."""
+        self._carry = b""
+        self.ended = False
+        self.rest = b""
+        """What followed the end."""
+        self.tail = b""
+        """The last bytes of the content."""
+        self.terminator = b""
+        """The last chunk as it came, to be written when all is well."""
+
+    def walk(self, data: bytes) -> bytes:
+        """What may be passed on.  Raises Misframed."""
+        if not self._left and not self._carry:
+            # What engines do token by token: one read is one whole chunk.
+            at = data.find(_CRLF, 0, 16)
+            size = _SIZES.get(data[:at], 0)
+            if size >= _TAIL_BYTES and at + size + 4 == len(data) and data.endswith(_CRLF):
+                self.tail = data[-2 - _TAIL_BYTES : -2]
+                return data[at + 2 : -2] if self._decode else data
+        return self._walk(data)
+
+    def _walk(self, data: bytes) -> bytes:
+        if self._carry:
+            data = self._carry + data
+            self._carry = b""
+        content: list[bytes] = []
+        at, size, left, tail = 0, len(data), self._left, self.tail
+        while True:
+            if left:
+                end = at + left
+                stop = min(end - 2, size)
+                if stop > at:
+                    tail = data[stop - _TAIL_BYTES : stop] if stop - at >= _TAIL_BYTES else (
+                        (tail + data[at:stop])[-_TAIL_BYTES:]
+                    )  # fmt: skip
+                    if self._decode:
+                        content.append(data[at:stop])
+                if end > size:
+                    if end - 1 == size and size > at and data[-1] != 13:
+                        raise Misframed("a chunk longer than its size")
+                    left = end - size
+                    at = size
+                    break
+                if data[max(at, end - 2) : end] != _CRLF[-min(left, 2) :]:
+                    raise Misframed("a chunk longer than its size")
+                at, left = end, 0
+            if at == size:
+                break
+            match = _SIZE.match(data, at)
+            if match is None:
+                if _SIZE_BEGUN.fullmatch(data, at) is None:
+                    raise Misframed("a chunk without a size")
+                break
+            left = _size(match[1])
+            if left:
+                if match.end() == size:
+                    # Not a byte of it is here: the size may wait for one.
+                    left = 0
+                    break
+                at, left = match.end(), left + 2
+                continue
+            last = _LAST.match(data, match.end())
+            if last is not None:
+                self.ended = True
+                self.terminator = data[at : last.end()]
+                self.rest = data[last.end() :]
+            elif size - at > _LAST_LIMIT_BYTES or not _may_become_last(data[match.end() :]):
+                raise Misframed("trailers without an end")
+            break
+        self._left, self.tail = left, tail
+        if at < size and not self.ended:
+            self._carry = data[at:]
+        if self._decode:
+            return content[0] if len(content) == 1 else b"".join(content)
+        return data if at == size else data[:at]
+
+    def filling(self, text: bytes) -> bytes:
+        """How `text` goes on a body that breaks off here; raises Misframed where it cannot.
+
+        An open chunk is filled first: with a comment, where `text` is too short for it.
+        """
+        left = self._left
+        if self._decode or left == 0:
+            return chunk(text)
+        missing = left - 2 - len(text)
+        if missing > _PAD_LIMIT_BYTES:
+            raise Misframed("too much is missing")
+        if left <= 2:
+            return _CRLF[-left:] + chunk(text)
+        if missing > 0:
+            text = b":" + b" " * (missing - 2) + b"\n" + text
+        return text[: left - 2] + _CRLF + chunk(text[left - 2 :])
+
+
+class Sized:
+    """A body of a known length."""
+
+    __slots__ = ("_left", "ended", "rest", "tail")
+
+    def __init__(self, length: int) -> None:
+        self._left = length
+        self.ended = length == 0
+        self.rest = b""
+        self.tail = b""
+
+    def walk(self, data: bytes) -> bytes:
+        """What may be passed on."""
+        left = self._left - len(data)
+        if left < 0:
+            self.rest = data[left:]
+            data = data[:left]
+            left = 0
+        self._left = left
+        self.ended = left == 0
+        self.tail = (self.tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
+        return data
+
+
+class Unbounded:
+    """A body that ends with its connection."""
+
+    __slots__ = ("ended", "rest", "tail")
+
+    def __init__(self) -> None:
+        self.ended = False
+        self.rest = b""
+        self.tail = b""
+
+    def walk(self, data: bytes) -> bytes:
+        """What may be passed on."""
+        self.tail = (self.tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
+        return data
+
+
+Body = Chunked | Sized | Unbounded
+
+
+_SIZES: dict[bytes, int] = {}
+"""Sizes seen before, by their digits."""
+_SIZES_KEPT = 4096
+
+
+def _size(digits: bytes) -> int:
+    size = int(digits, 16)
+    if len(_SIZES) < _SIZES_KEPT:
+        _SIZES[digits] = size
+    return size
+
+
+def chunk(data: bytes) -> bytes:
+    """`data` as one chunk; nothing for nothing, since an empty chunk is the last."""
+    return b"%x\r\n%b\r\n" % (len(data), data) if data else b""
+
+
+_TRAILERS_BEGUN = re.compile(
+    rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r\n)*"
+    rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]*|[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r?|\r)"
+)
+
+
+def _may_become_last(data: bytes) -> bool:
+    return _TRAILERS_BEGUN.fullmatch(data) is not None

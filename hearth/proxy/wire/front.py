@@ -1,0 +1,288 @@
+"""One client connection: requests below `POST /v1/` are served here, one at a time; at the first
+other one the whole connection goes to the aiohttp application."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from enum import Enum, auto
+
+from hearth.proxy import faults
+from hearth.proxy.answers import Problem
+from hearth.proxy.bodies import Held
+from hearth.proxy.wire import heads
+from hearth.proxy.wire.gate import Seen, look
+from hearth.proxy.wire.intake import Intake
+from hearth.proxy.wire.lingering import give
+from hearth.proxy.wire.parts import Parts
+from hearth.proxy.wire.receiving import Receiving
+from hearth.proxy.wire.reply import Reply
+from hearth.proxy.wire.sweep import NEVER
+from hearth.proxy.wire.visit import Visit
+
+log = logging.getLogger(__name__)
+
+_CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_PIPELINE_BYTES = 64 * 1024
+"""Of requests that came before their turn; then reading pauses."""
+
+
+class _State(Enum):
+    IDLE = auto()
+    """Between requests, or in the middle of a head."""
+    KNOCK = auto()
+    """The sender's key is being looked up."""
+    BODY = auto()
+    BUSY = auto()
+    """A request is being served."""
+
+
+class Front(Receiving):
+    """Owns its transport until it hands it over."""
+
+    __slots__ = ("_advancing", "_choked", "_state", "_trickles", "_visit",
+                 "_web")  # fmt: skip
+
+    def __init__(self, parts: Parts, web: Callable[[], asyncio.Protocol]) -> None:
+        """`web`: makes the protocol of the aiohttp application."""
+        super().__init__(parts)
+        self._web = web
+        self._state = _State.IDLE
+        self._visit: Visit | None = None
+        self._advancing = self._choked = self._trickles = False
+
+    def retire(self) -> None:
+        """The gateway stops: close an idle connection, end a busy one with its answer."""
+        if self._visit is not None:
+            self._visit.reply.last = True
+        elif self._state is _State.IDLE and not self.buffer and not self.last:
+            self.close()
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.parts.fronts.add(self)
+        self._rest()
+
+    def data_received(self, data: bytes) -> None:
+        if self.last:
+            self.spill(data)
+            return
+        state = self._state
+        self.buffer = self.buffer + data if self.buffer else data
+        if state is _State.IDLE or state is _State.BODY:
+            self.advance()
+        elif len(self.buffer) > _PIPELINE_BYTES:
+            self.pause_reading()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        visit, self._visit = self._visit, None
+        self.let_go()
+        if visit is not None:
+            visit.gone()
+
+    def pause_writing(self) -> None:
+        self._choked = True
+        if self._visit is not None:
+            self._visit.pause()
+
+    def resume_writing(self) -> None:
+        self._choked = False
+        if self._visit is not None:
+            self._visit.resume()
+        else:
+            self.advance()
+
+    def let_go(self) -> asyncio.Transport | None:
+        transport = super().let_go()
+        self.parts.fronts.discard(self)
+        self.parts.changed()
+        return transport
+
+    # The visit's side
+
+    def answered(self, *, keep: bool) -> None:
+        """The answer is whole."""
+        self._visit = None
+        if self.transport is None:
+            return
+        if self.last or (self.buffer and not keep):
+            self.linger()
+        elif not keep or self.parts.stopping:
+            self.close()
+        else:
+            self._state = _State.IDLE
+            self._rest()
+            self.resume_reading()
+            if self.buffer:
+                self.advance()
+
+    def abort(self) -> None:
+        """Break the connection: whoever reads must not take what came for the whole."""
+        visit, self._visit = self._visit, None
+        # Without chunks or length the end of the connection is the end of the answer.
+        self.break_off(rst=visit is not None and not visit.reply.http11)
+
+    # The sweep's side
+
+    def expired(self, now: float) -> None:
+        """A limit of the connection's own has passed."""
+        self.due = NEVER
+        match self._state:
+            case _ if self.last:
+                super().expired(now)
+            case _State.IDLE if not self.buffer:
+                self.close()
+            case _State.IDLE:
+                self._reject(faults.stalled(self.parts.config.head_s))
+            case _State.BODY:
+                self.refuse(faults.stalled(self.parts.config.upload_idle_s))
+            case _State.KNOCK | _State.BUSY:
+                pass
+
+    # From bytes to a request
+
+    def advance(self) -> None:
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            while self._step():
+                pass
+        except Exception:
+            log.exception("request failed")
+            if self._visit is not None:
+                self._visit.mistaken()
+            self.abort()
+        finally:
+            self._advancing = False
+
+    def _step(self) -> bool:
+        """Whether there may be more to do."""
+        if self._state is _State.BODY:
+            return self.take_body()
+        buffer = self.buffer
+        # A client that reads no answers gets no more of them.
+        if self._state is not _State.IDLE or not buffer or self._choked or self.last:
+            return False
+        match look(buffer):
+            case Seen.MORE:
+                return self._wait_for_head()
+            case Seen.THEIRS:
+                self._hand_over()
+                return False
+            case Seen.TOO_LONG:
+                self._reject(heads.problem(heads.TOO_LONG))
+                return False
+            case end:
+                return self._read_head(buffer, end)
+
+    def _read_head(self, buffer: bytes, end: int) -> bool:
+        self.buffer = buffer[end:]
+        self._trickles = False
+        try:
+            head = heads.request(buffer[:end])
+        except heads.Malformed as error:
+            self._reject(heads.problem(error))
+            return False
+        self._admit(head)
+        return True
+
+    def _wait_for_head(self) -> bool:
+        # Not renewed by further bytes: a head has so long, however it trickles.
+        if not self._trickles:
+            self._trickles = True
+            self.due = self.parts.sweep.time() + self.parts.config.head_s
+        return False
+
+    def _admit(self, head: heads.RequestHead) -> None:
+        parts = self.parts
+        self._visit = visit = Visit(parts, self, head, peer=self.address(), scheme=b"http")
+        if self._choked:
+            visit.pause()
+        self._state = _State.BODY
+        try:
+            passes = visit.open()
+            self.intake = Intake(
+                head,
+                parts.budget,
+                limit_bytes=parts.config.body_limit_bytes,
+                now=parts.sweep.time(),
+            )
+        except Problem as problem:
+            self.refuse(problem, head)
+            return
+        if passes:
+            self._invite(head)
+            return
+        self._state = _State.KNOCK
+        self.due = NEVER
+        self.pause_reading()
+        parts.spawn(lambda: self._knock(visit, head))
+
+    async def _knock(self, visit: Visit, head: heads.RequestHead) -> None:
+        problem = None
+        try:
+            await visit.knock()
+        except Problem as error:
+            problem = error
+        except Exception:
+            log.exception("request failed")
+            problem = faults.mistake()
+        if self._visit is not visit:
+            return
+        self._state = _State.BODY
+        self.resume_reading()
+        if problem is None:
+            self._invite(head)
+        else:
+            self.refuse(problem, head)
+        self.advance()
+
+    def _invite(self, head: heads.RequestHead) -> None:
+        """Let the body come."""
+        if head.expects and not self.buffer and self.intake and not self.intake.done:
+            self.write(_CONTINUE)
+        self.progressed(0)
+
+    def whole(self, held: Held) -> None:
+        visit = self._visit
+        self._state = _State.BUSY
+        self.due = NEVER
+        if visit is not None:
+            visit.start(held)
+
+    # Answers before a request is whole, and the connection's end
+
+    def refuse(self, problem: Problem, head: heads.RequestHead | None = None) -> None:
+        """Answer the request whose body is not here yet, or not all of it."""
+        visit = self._visit
+        if visit is None:
+            return
+        self.drop_intake()
+        if head is not None and not head.chunked and len(self.buffer) >= (head.length or 0):
+            # All of it is: the connection can go on.
+            self.buffer = self.buffer[head.length or 0 :]
+            self._state = _State.BUSY
+        else:
+            self.last = True
+            visit.reply.last = True
+        visit.fail(problem)
+
+    def _reject(self, problem: Problem) -> None:
+        """Answer what is no request."""
+        self.parts.observer.rejected(None, reason=problem.code)
+        reply = Reply(http11=True, last=True, extra=b"")
+        self.write(reply.problem(problem, date=self.parts.sweep.date()))
+        self.parts.observer.finished(None, outcome=problem.code, status=problem.status, seconds=0.0)
+        self.linger()
+
+    def _rest(self) -> None:
+        self.due = self.parts.sweep.time() + self.parts.config.client_keepalive_s
+
+    def _hand_over(self) -> None:
+        data = self.buffer
+        self.resume_reading()
+        transport = self.let_go()
+        if transport is not None:
+            give(transport, self._web(), data=data, choked=self._choked)

@@ -1,0 +1,145 @@
+"""Requests for a model that came on a connection of the aiohttp application.
+
+A connection that was handed over stays there, so the application serves what `Front` serves: it
+reads the body, and the answer goes to the transport as `Front`'s does.
+"""
+
+from typing import Any
+
+import anyio
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+
+from hearth.proxy import bodies
+from hearth.proxy.answers import Problem
+from hearth.proxy.wire import connection, heads
+from hearth.proxy.wire.parts import Parts
+from hearth.proxy.wire.visit import Visit
+
+
+class Guest:
+    """The connection while it carries one such request: a Client."""
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        self._request = request
+        self._over = anyio.Event()
+        self._transport = request.transport
+        self.visit: Visit | None = None
+        self.keep = False
+
+    def write(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def answered(self, *, keep: bool) -> None:
+        """The answer is whole."""
+        self.keep = keep
+        self._over.set()
+
+    def abort(self) -> None:
+        """Break the connection off."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            sock = transport.get_extra_info("socket")
+            if sock is not None and self._request.version < (1, 1):
+                connection.reset(sock)
+            transport.abort()
+        self._over.set()
+
+    async def over(self) -> None:
+        """Wait for the end of the answer."""
+        await self._over.wait()
+
+
+class Sent(web.StreamResponse):
+    """Stands for an answer that was written already."""
+
+    def __init__(self, *, keep: bool) -> None:
+        super().__init__()
+        self._keep = keep
+
+    @property
+    def keep_alive(self) -> bool:
+        return self._keep
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+
+def head(request: web.BaseRequest) -> heads.RequestHead:
+    """The request's head as `Front` would see it.  Raises Malformed."""
+    return heads.RequestHead(
+        request.method,
+        request.raw_path.encode("utf-8", "surrogateescape"),
+        [(name.lower(), name, value) for name, value in request.raw_headers],
+        http11=request.version >= (1, 1),
+    )
+
+
+async def serve(parts: Parts, request: web.BaseRequest, asked: heads.RequestHead) -> Sent:
+    """Answer one request; what goes wrong is told to the client."""
+    guest = Guest(request)
+    peer = (request.remote or "unknown").encode()
+    visit = Visit(parts, guest, asked, peer=peer, scheme=request.scheme.encode())
+    guest.visit = visit
+    held = bodies.Held(parts.budget)
+    place = request.protocol
+    if isinstance(place, GuestConnection):
+        place.seat(guest)
+    try:
+        try:
+            if not visit.open():
+                await visit.knock()
+            await bodies.read(
+                request,
+                held,
+                limit_bytes=parts.config.body_limit_bytes,
+                idle_s=parts.config.upload_idle_s,
+            )
+        except Problem as problem:
+            held.drop()
+            visit.reply.last |= not request.content.at_eof()
+            visit.fail(problem)
+        else:
+            visit.start(held)
+        await guest.over()
+    finally:
+        # Cancelled with the connection, or by a client that left while it sent.
+        visit.gone()
+        held.drop()
+        if isinstance(place, GuestConnection):
+            place.seat(None)
+    return Sent(keep=guest.keep)
+
+
+class GuestConnection(web.RequestHandler):
+    """One client connection of the application, which tells a guest when it must not write."""
+
+    __slots__ = ("_choked", "_guest")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._choked = False
+        self._guest: Guest | None = None
+
+    def seat(self, guest: Guest | None) -> None:
+        """Who writes on it from now on."""
+        self._guest = guest
+        if guest is not None and guest.visit is not None and self._choked:
+            guest.visit.pause()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._choked = True
+        if self._guest is not None and self._guest.visit is not None:
+            self._guest.visit.pause()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._choked = False
+        if self._guest is not None and self._guest.visit is not None:
+            self._guest.visit.resume()

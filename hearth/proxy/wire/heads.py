@@ -1,0 +1,220 @@
+"""Heads of requests and answers: parsed by llhttp, and judged.  Bytes, no I/O."""
+
+import httptools
+
+from hearth.proxy.answers import Code, Problem
+
+MAX_HEAD_BYTES = 64 * 1024
+MAX_FIELDS = 128
+EVENT_STREAM = b"text/event-stream"
+
+Field = tuple[bytes, bytes, bytes]
+"""A field: its name in lower case, as it was written, and its value."""
+
+_NOTED = frozenset(
+    (
+        b"host",
+        b"content-length",
+        b"transfer-encoding",
+        b"connection",
+        b"expect",
+        b"content-type",
+        b"content-encoding",
+    )
+)
+
+
+class Malformed(Exception):
+    """The other side does not speak HTTP/1 as we accept it; the message says what is wrong."""
+
+
+TOO_LONG = Malformed(f"The head of the request is longer than {MAX_HEAD_BYTES} bytes.")
+
+
+class RequestHead:
+    """What a client asks for, without its body."""
+
+    __slots__ = (
+        "chunked",
+        "content_type",
+        "encoding",
+        "expects",
+        "fields",
+        "hops",
+        "host",
+        "http11",
+        "keep",
+        "length",
+        "method",
+        "path",
+        "target",
+    )
+
+    def __init__(self, method: str, target: bytes, fields: list[Field], *, http11: bool) -> None:
+        """Raises Malformed for what two servers could read differently."""
+        self.method = method
+        self.target = target
+        self.fields = fields
+        self.http11 = http11
+        self.keep = http11
+        """Whether the client lets the connection be used again."""
+        self.host: bytes = b""
+        """Empty only for HTTP/1.0 without one."""
+        self.length: int | None = None
+        self.chunked = False
+        self.expects = False
+        """Whether the client waits for a 100 before it sends the body."""
+        self.content_type = b""
+        self.encoding = b""
+        self.hops: frozenset[bytes] = frozenset()
+        """Fields that `Connection` declares to be for this hop only."""
+        self._note(fields)
+        if not target.startswith(b"/") or b"#" in target or not target.isascii():
+            raise Malformed("The request target must be a plain path, such as /v1/models.")
+        self.path = target.partition(b"?")[0].decode("ascii")
+
+    def field(self, name: bytes) -> bytes:
+        """The first value of a field; empty where there is none."""
+        return next((v for low, _, v in self.fields if low == name), b"")
+
+    def _note(self, fields: list[Field]) -> None:
+        if len(fields) > MAX_FIELDS:
+            raise Malformed(f"The request has more than {MAX_FIELDS} header fields.")
+        hosts = 0
+        codings = None
+        for low, _, value in fields:
+            if low not in _NOTED:
+                continue
+            if low == b"host":
+                self.host = value.strip()
+                hosts += 1
+            elif low == b"content-type":
+                self.content_type = value
+            elif low == b"content-length":
+                self.length = _length(value)
+            elif low == b"transfer-encoding":
+                codings = value if codings is None else b"twice"
+            elif low == b"connection":
+                self.hops |= _tokens(value)
+            elif low == b"content-encoding":
+                self.encoding = value.strip().lower()
+            else:
+                self.expects = self.http11 and value.strip().lower() == b"100-continue"
+        if hosts > 1 or (self.http11 and not self.host):
+            raise Malformed("The request must have one Host header.")
+        if codings is not None:
+            if not self.http11 or self.length is not None or codings.strip().lower() != b"chunked":
+                raise Malformed("The only Transfer-Encoding is chunked, in HTTP/1.1.")
+            self.chunked = True
+        self.keep = self.http11 and b"close" not in self.hops
+
+
+class AnswerHead:
+    """What a backend answers, without its body."""
+
+    __slots__ = ("chunked", "events", "fields", "hops", "keep", "length", "reason", "status")
+
+    def __init__(self, status: int, reason: bytes, fields: list[Field], *, http11: bool) -> None:
+        """Raises Malformed where the body's end cannot be known."""
+        self.status = status
+        self.reason = reason
+        self.fields = fields
+        self.length: int | None = None
+        self.chunked = False
+        self.hops: frozenset[bytes] = frozenset()
+        media = b""
+        encoded = False
+        for low, _, value in fields:
+            if low not in _NOTED:
+                continue
+            if low == b"content-type":
+                media = value.partition(b";")[0].strip().lower()
+            elif low == b"content-length":
+                self.length = _length(value)
+            elif low == b"transfer-encoding":
+                if self.chunked or not http11 or value.strip().lower() != b"chunked":
+                    raise Malformed("a transfer coding that is not chunked")
+                self.chunked = True
+            elif low == b"connection":
+                self.hops |= _tokens(value)
+            elif low == b"content-encoding":
+                encoded |= value.strip().lower() != b"identity"
+        self.events = media == EVENT_STREAM and not encoded
+        """Whether the body is server-sent events that can be read as such."""
+        self.keep = http11 and b"close" not in self.hops
+        """Whether the backend lets the connection be used again."""
+
+    @property
+    def bodyless(self) -> bool:
+        """Whether no body follows, whatever the fields say."""
+        return self.status in (204, 304)
+
+
+class _Seen:
+    """What llhttp found in one head."""
+
+    def __init__(self) -> None:
+        self.url = b""
+        self.reason = b""
+        self.fields: list[Field] = []
+
+    def on_url(self, url: bytes) -> None:
+        self.url += url
+
+    def on_status(self, reason: bytes) -> None:
+        self.reason += reason
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self.fields.append((name.lower(), name, value))
+
+
+def request(data: bytes) -> RequestHead:
+    """A request's head, blank line included.  Raises Malformed."""
+    seen = _Seen()
+    parser = httptools.HttpRequestParser(seen)
+    try:
+        parser.feed_data(data)
+    except httptools.HttpParserUpgrade:
+        # We upgrade nothing: the request counts as if it had not asked.
+        pass
+    except httptools.HttpParserError as error:
+        raise Malformed("The request is not well-formed HTTP; its head cannot be read.") from error
+    version = parser.get_http_version()
+    if version not in ("1.1", "1.0"):
+        raise Malformed("The gateway speaks HTTP/1.1 and HTTP/1.0.")
+    method = parser.get_method().decode("ascii")
+    return RequestHead(method, seen.url, seen.fields, http11=version == "1.1")
+
+
+def answer(data: bytes) -> AnswerHead:
+    """An answer's head, blank line included.  Raises Malformed."""
+    seen = _Seen()
+    parser = httptools.HttpResponseParser(seen)
+    try:
+        parser.feed_data(data)
+    except httptools.HttpParserUpgrade as error:
+        raise Malformed("an upgrade that nobody asked for") from error
+    except httptools.HttpParserError as error:
+        raise Malformed(f"not HTTP: {error}") from error
+    version = parser.get_http_version()
+    if version not in ("1.1", "1.0"):
+        raise Malformed("not HTTP/1")
+    if len(seen.fields) > 2 * MAX_FIELDS:
+        raise Malformed("too many header fields")
+    return AnswerHead(parser.get_status_code(), seen.reason, seen.fields, http11=version == "1.1")
+
+
+def problem(malformed: Malformed) -> Problem:
+    """What a client is told of its own mistake."""
+    return Problem(Code.INVALID_REQUEST, str(malformed))
+
+
+def _tokens(value: bytes) -> frozenset[bytes]:
+    return frozenset(token.strip().lower() for token in value.split(b","))
+
+
+def _length(value: bytes) -> int:
+    text = value.strip()
+    if not text.isdigit() or len(text) > 18:
+        raise Malformed("Content-Length must be a number.")
+    return int(text)

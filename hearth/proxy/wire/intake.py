@@ -1,0 +1,70 @@
+"""How much of a request's body is here, and whether more may come.  No I/O."""
+
+from hearth.proxy import faults
+from hearth.proxy.bodies import Budget, Held
+from hearth.proxy.wire import heads
+from hearth.proxy.wire.framing import Chunked, Misframed
+
+Buffer = bytes | bytearray
+
+MIN_RATE = 1024.0
+"""Bytes a second, on the whole: slower bodies hold memory for nothing."""
+
+
+class Intake:
+    """One body, under the budget over all bodies in memory."""
+
+    __slots__ = ("_began_at", "_chunks", "_data", "_limit_bytes", "done", "held", "size", "sized")
+
+    def __init__(
+        self, head: heads.RequestHead, budget: Budget, *, limit_bytes: int, now: float
+    ) -> None:
+        """Raises Problem: 413 above the limit, 503 without room."""
+        self.held = Held(budget)
+        self.sized = not head.chunked
+        self.size = head.length or 0
+        """Of a sized body."""
+        if self.size > limit_bytes:
+            raise faults.too_large(limit_bytes)
+        self.held.grow(self.size)
+        self.done = self.sized and self.size == 0
+        self._limit_bytes = limit_bytes
+        self._began_at = now
+        self._data = bytearray()
+        self._chunks = None if self.sized else Chunked(decode=True)
+
+    def missing(self, buffered: int) -> int:
+        """Of a sized body, beside what is buffered."""
+        return self.size - buffered
+
+    def take(self, data: bytes) -> bytes:
+        """Consume from `data`; what is left of it follows the body, or is to be offered again
+        with more.  Raises Problem."""
+        if self._chunks is None:
+            if len(data) < self.size:
+                return data
+            self.fill(data if len(data) == self.size else data[: self.size])
+            return data[self.size :] if len(data) > self.size else b""
+        try:
+            content = self._chunks.walk(data)
+        except Misframed as error:
+            raise faults.misframed() from error
+        size = len(self._data) + len(content)
+        if size > self._limit_bytes:
+            raise faults.too_large(self._limit_bytes)
+        self.held.grow(size)
+        self._data += content
+        if self._chunks.ended:
+            self.fill(bytes(self._data))
+            return self._chunks.rest
+        return b""
+
+    def fill(self, data: Buffer) -> None:
+        """The body is whole."""
+        self.held.data = data
+        self.done = True
+
+    def due(self, now: float, *, idle_s: float, have: int = 0) -> float:
+        """When the client must be given up if nothing more comes."""
+        have = max(have, len(self._data))
+        return min(now + idle_s, self._began_at + idle_s + have / MIN_RATE)

@@ -1,0 +1,191 @@
+"""One connection to a backend: an answer's head is parsed, its body handed on as it comes."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from hearth.proxy.wire import heads
+
+log = logging.getLogger(__name__)
+
+Piece = bytes | bytearray | memoryview
+
+_JOIN_BYTES = 64 * 1024
+
+
+class Receiver(Protocol):
+    """Whose request a link carries.  It calls `finish` or `abandon` exactly once."""
+
+    def answered(self, head: heads.AnswerHead) -> None:
+        """The head of the answer is here."""
+        ...
+
+    def received(self, data: bytes) -> None:
+        """Bytes that follow the head."""
+        ...
+
+    def settled(self) -> None:
+        """All that one read brought has been handed over."""
+        ...
+
+    def lost(self, *, clean: bool, heard: bool) -> None:
+        """The connection ended; `clean`: not by an error.  `heard`: bytes of an answer came."""
+        ...
+
+    def failed(self) -> None:
+        """A defect of ours."""
+        ...
+
+
+class Home(Protocol):
+    """Where a link goes when its answer is whole."""
+
+    def give(self, link: "Link") -> None: ...
+    def gone(self, link: "Link") -> None: ...
+
+
+class Link(asyncio.Protocol):
+    """Carries one request at a time."""
+
+    __slots__ = ("_buffer", "_home", "_receiver", "_relay", "_transport", "address", "idle_since")
+
+    def __init__(self, home: Home, address: tuple[str, int]) -> None:
+        self._home = home
+        self._transport: asyncio.Transport | None = None
+        self._receiver: Receiver | None = None
+        self._relay: Callable[[bytes], None] | None = None
+        self._buffer = b""
+        self.address = address
+        self.idle_since = -1.0
+        """When it last became idle; negative while it is fresh."""
+
+    @property
+    def closing(self) -> bool:
+        """Whether it can carry nothing more."""
+        return self._transport is None or self._transport.is_closing()
+
+    @property
+    def reused(self) -> bool:
+        """Whether it carried a request before."""
+        return self.idle_since >= 0
+
+    def send(self, receiver: Receiver, head: bytes, pieces: tuple[Piece, ...]) -> None:
+        """Send one request; `receiver` hears of everything that follows."""
+        assert self._receiver is None and self._transport is not None
+        self._receiver = receiver
+        self._relay = None
+        write = self._transport.write
+        if sum(map(len, pieces)) < _JOIN_BYTES:
+            write(b"".join((head, *pieces)))
+            return
+        write(head)
+        for piece in pieces:
+            write(piece)
+
+    def finish(self, *, keep: bool) -> None:
+        """The answer was whole."""
+        self._receiver = self._relay = None
+        if self._transport is None:
+            return
+        if keep and not self._transport.is_closing():
+            self._transport.resume_reading()
+            self._home.give(self)
+        else:
+            self._transport.close()
+
+    def abandon(self) -> None:
+        """Break the connection at once."""
+        self._receiver = self._relay = None
+        if self._transport is not None:
+            self._transport.abort()
+
+    def close(self) -> None:
+        """An idle link is needed no more."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def pause(self) -> None:
+        """Read no further for now."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        if self._transport is not None:
+            self._transport.resume_reading()
+
+    # asyncio's side
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        receiver = self._receiver
+        if receiver is None:
+            # Bytes that nobody asked for: whatever comes next cannot be trusted.
+            self.abandon()
+            return
+        try:
+            if self._relay is not None:
+                self._relay(data)
+            else:
+                self._head(data, receiver)
+        except Exception:
+            log.exception("request failed")
+            self.abandon()
+            receiver.failed()
+
+    def eof_received(self) -> None:
+        return None
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        receiver, self._receiver = self._receiver, None
+        heard = self._relay is not None or bool(self._buffer)
+        self._transport = self._relay = None
+        self._buffer = b""
+        if receiver is None:
+            self._home.gone(self)
+            return
+        try:
+            receiver.lost(clean=exc is None, heard=heard)
+        except Exception:
+            log.exception("request failed")
+            receiver.failed()
+
+    def _head(self, data: bytes, receiver: Receiver) -> None:
+        data = self._buffer + data if self._buffer else data
+        while True:
+            end = data.find(b"\r\n\r\n") + 4
+            if end < 4:
+                self._buffer = data
+                if len(data) > heads.MAX_HEAD_BYTES:
+                    self._refuse(receiver)
+                return
+            try:
+                head = heads.answer(data[:end])
+            except heads.Malformed as error:
+                log.warning("backend does not speak HTTP", extra={"reason": str(error)})
+                self._refuse(receiver)
+                return
+            data = data[end:]
+            if head.status >= 200:
+                break
+            if head.status == 101:
+                self._refuse(receiver)
+                return
+            # Another interim answer: it stays with us.
+        self._buffer = b""
+        self._relay = receiver.received
+        receiver.answered(head)
+        if data and self._receiver is receiver and self._relay is not None:
+            self._relay(data)
+        elif data and self._receiver is None:
+            # More than the answer that has just ended.
+            self.abandon()
+        if self._receiver is receiver:
+            receiver.settled()
+
+    def _refuse(self, receiver: Receiver) -> None:
+        self.abandon()
+        receiver.lost(clean=False, heard=True)

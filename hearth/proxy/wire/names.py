@@ -1,0 +1,82 @@
+"""Which model names each backend answers to."""
+
+import time
+from collections.abc import Callable
+from enum import Enum, auto
+
+import aiohttp
+import anyio
+import msgspec
+
+from hearth.api.meta import ServiceKey
+from hearth.routes import Backend
+
+ASK_AGAIN_S = 10.0
+"""How old a backend's list may be before a name that is not in it is looked up anew."""
+_ASK_LIMIT_S = 5.0
+_LIST_BYTES = 1 << 20
+_LISTS = 1000
+"""Lists kept: those of backends long gone go with the rest when there are more."""
+
+
+class Unknown(Enum):
+    """The backend must be asked first."""
+
+    UNKNOWN = auto()
+
+
+class _Model(msgspec.Struct):
+    id: str
+
+
+class _Models(msgspec.Struct):
+    data: list[_Model]
+
+
+class ServedNames:
+    """A name the backend lists (an adapter, say) is left alone; any other one is the service's
+    name or an alias, and becomes the served name."""
+
+    def __init__(
+        self, session: aiohttp.ClientSession, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._session = session
+        self._clock = clock
+        self._lists: dict[str, tuple[float, tuple[str, ...]]] = {}
+
+    def name(self, key: ServiceKey, backend: Backend, model: str | None) -> str | Unknown | None:
+        """What to put in place of `model`; None: leave the body alone."""
+        served = backend.served_name
+        if model is None or model == served:
+            return None
+        if served is not None and (model == key.name or model == str(key)):
+            return served
+        asked_at, names = self._lists.get(backend.uid, (float("-inf"), ()))
+        if model in names:
+            return None
+        if self._clock() - asked_at >= ASK_AGAIN_S:
+            return Unknown.UNKNOWN
+        return served or (names[0] if names else None)
+
+    async def ask(self, backend: Backend, authorization: str) -> None:
+        """Learn the names: from the backend's own list, if it has one."""
+        names = await self._ask(backend, authorization)
+        if len(self._lists) >= _LISTS:
+            self._lists.clear()
+        self._lists[backend.uid] = (self._clock(), names)
+
+    async def _ask(self, backend: Backend, authorization: str) -> tuple[str, ...]:
+        host = f"[{backend.host}]" if ":" in backend.host else backend.host
+        fields = {"Authorization": authorization} if authorization else {}
+        try:
+            with anyio.fail_after(_ASK_LIMIT_S):
+                async with self._session.get(
+                    f"http://{host}:{backend.port}/v1/models", headers=fields, allow_redirects=False
+                ) as answer:
+                    text = await answer.content.read(_LIST_BYTES)
+                    while len(text) < _LIST_BYTES and (more := await answer.content.readany()):
+                        text += more
+            return tuple(m.id for m in msgspec.json.decode(text, type=_Models).data)
+        except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError):
+            # Whether it takes requests at all, the request itself will show.
+            return ()

@@ -1,0 +1,66 @@
+"""What all requests of one gateway share."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from hearth.demand import DemandTable
+from hearth.proxy.activation import Activation
+from hearth.proxy.balance import Balance
+from hearth.proxy.bodies import Budget
+from hearth.proxy.config import GatewayConfig
+from hearth.proxy.endpoints import Endpoints
+from hearth.proxy.observer import Observer
+from hearth.proxy.wire.door import Door
+from hearth.proxy.wire.names import ServedNames
+from hearth.proxy.wire.nursery import Main
+from hearth.proxy.wire.pool import Pool
+from hearth.proxy.wire.sweep import Sweep
+from hearth.routes import RouteTable
+
+
+class Running(Protocol):
+    """A request that is not finished."""
+
+    def cut(self) -> None:
+        """End it, in the form its client understands."""
+        ...
+
+
+class Retiring(Protocol):
+    """A client connection."""
+
+    def retire(self) -> None:
+        """Close it now if it is idle, else with its answer."""
+        ...
+
+    def abort(self) -> None:
+        """Break it off."""
+        ...
+
+
+@dataclass(slots=True, kw_only=True)
+class Parts:
+    """Made once, by the gateway."""
+
+    routes: RouteTable
+    demand: DemandTable
+    endpoints: Endpoints
+    activation: Activation
+    balance: Balance
+    pool: Pool
+    names: ServedNames
+    observer: Observer
+    door: Door
+    sweep: Sweep
+    budget: Budget
+    config: GatewayConfig
+    clock: Callable[[], float]
+    spawn: Callable[[Main], None]
+    """Runs a coroutine for as long as the gateway serves; it must not raise."""
+    changed: Callable[[], None]
+    """Called when a request or a connection has ended."""
+    stopping: bool = False
+    """New requests are turned away."""
+    running: set[Running] = field(default_factory=set)
+    fronts: set[Retiring] = field(default_factory=set)

@@ -1,0 +1,167 @@
+"""Connections to backends: kept while idle, made where there is none, no bound on their number."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+import anyio
+
+from hearth.proxy.wire.link import Link
+from hearth.proxy.wire.nursery import Main
+from hearth.proxy.wire.sweep import NEVER, Sweep
+
+KEEPALIVE_S = 3.0
+"""Shorter than the 5 s after which vLLM's server closes an idle connection."""
+DIALS = 64
+"""Connections being made to one address at a time: more would only stall the loop."""
+_LOOK_EVERY_S = 1.0
+
+Address = tuple[str, int]
+
+
+class Caller(Protocol):
+    """Who wants a connection."""
+
+    def connected(self, link: Link) -> None:
+        """Here it is; called within `ask`, where one is idle."""
+        ...
+
+    def unreachable(self) -> None:
+        """There is none to be had."""
+        ...
+
+
+class _Site:
+    """One address."""
+
+    __slots__ = ("dialing", "idle", "waiting")
+
+    def __init__(self) -> None:
+        self.idle: list[Link] = []
+        self.waiting: dict[Caller, bool] = {}
+        """Callers in order; whether each wants a connection that carried nothing before."""
+        self.dialing = 0
+
+
+class Pool:
+    """All links of one gateway."""
+
+    def __init__(
+        self, sweep: Sweep, spawn: Callable[[Main], None], *, connect_timeout_s: float
+    ) -> None:
+        """`spawn(main)` runs a coroutine for as long as the gateway serves."""
+        self._sweep = sweep
+        self._spawn = spawn
+        self._connect_timeout_s = connect_timeout_s
+        self._sites: dict[Address, _Site] = {}
+        self.due = NEVER
+
+    def ask(self, address: Address, caller: Caller, *, fresh: bool = False) -> None:
+        """Exactly one of the caller's methods is called, unless it leaves before."""
+        site = self._sites.get(address)
+        if site is None:
+            site = self._sites[address] = _Site()
+        if not fresh:
+            link = self._idle(site)
+            if link is not None:
+                caller.connected(link)
+                return
+        site.waiting[caller] = fresh
+        if site.dialing < min(DIALS, len(site.waiting)):
+            site.dialing += 1
+            self._spawn(lambda: self._dial(address, site))
+
+    def leave(self, address: Address, caller: Caller) -> None:
+        """Its request is over: a connection that comes for it stays for the next one."""
+        site = self._sites.get(address)
+        if site is not None:
+            site.waiting.pop(caller, None)
+
+    def give(self, link: Link) -> None:
+        """A link whose answer is whole: for who waits, or for later."""
+        link.idle_since = self._sweep.time()
+        site = self._sites.setdefault(link.address, _Site())
+        for caller, fresh in site.waiting.items():
+            if not fresh:
+                del site.waiting[caller]
+                caller.connected(link)
+                return
+        self._keep(site, link)
+
+    def gone(self, link: Link) -> None:
+        """An idle link ended."""
+        site = self._sites.get(link.address)
+        if site is not None and link in site.idle:
+            site.idle.remove(link)
+
+    def expired(self, now: float) -> None:
+        """Close what was idle for too long."""
+        self.due = NEVER
+        for address, site in tuple(self._sites.items()):
+            fresh = [link for link in site.idle if now - link.idle_since < KEEPALIVE_S]
+            for link in site.idle[: len(site.idle) - len(fresh)]:
+                link.close()
+            site.idle = fresh
+            if fresh:
+                self.due = now + _LOOK_EVERY_S
+            elif not site.waiting and not site.dialing:
+                del self._sites[address]
+        if self.due is NEVER:
+            self._sweep.forget(self)
+
+    def close(self) -> None:
+        """Close what is idle."""
+        for site in self._sites.values():
+            for link in site.idle:
+                link.close()
+            site.idle = []
+        self._sweep.forget(self)
+
+    def __len__(self) -> int:
+        """Idle links."""
+        return sum(len(site.idle) for site in self._sites.values())
+
+    def _idle(self, site: _Site) -> Link | None:
+        while site.idle:
+            link = site.idle.pop()
+            if link.closing:
+                continue
+            if self._sweep.time() - link.idle_since < KEEPALIVE_S:
+                return link
+            link.close()
+        return None
+
+    def _keep(self, site: _Site, link: Link) -> None:
+        site.idle.append(link)
+        if self.due is NEVER:
+            self.due = self._sweep.time() + _LOOK_EVERY_S
+            self._sweep.watch(self)
+
+    async def _dial(self, address: Address, site: _Site) -> None:
+        try:
+            while site.waiting:
+                link = await self._connect(address)
+                if link is None:
+                    # They all want the same address: it is as unreachable for the others.
+                    callers, site.waiting = tuple(site.waiting), {}
+                    for caller in callers:
+                        caller.unreachable()
+                elif site.waiting:
+                    caller = next(iter(site.waiting))
+                    del site.waiting[caller]
+                    caller.connected(link)
+                else:
+                    link.idle_since = self._sweep.time()
+                    self._keep(site, link)
+        finally:
+            site.dialing -= 1
+
+    async def _connect(self, address: Address) -> Link | None:
+        loop = asyncio.get_running_loop()
+        try:
+            with anyio.fail_after(self._connect_timeout_s):
+                _, link = await loop.create_connection(lambda: Link(self, address), *address)
+        except (OSError, TimeoutError):
+            return None
+        # Taken and closed at once: nothing was sent, as if it had not been taken.
+        return None if link.closing else link

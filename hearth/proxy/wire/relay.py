@@ -1,0 +1,150 @@
+"""One backend's answer on its way to one client: bytes in, bytes out, and a verdict.  No I/O."""
+
+from enum import Enum, auto
+
+from hearth.proxy import answers, faults
+from hearth.proxy.answers import Code, ErrorBody
+from hearth.proxy.wire import endings, heads
+from hearth.proxy.wire.framing import Misframed, Unbounded
+from hearth.proxy.wire.reply import Reply, Unfinished
+
+_ERROR_BYTES = 64 * 1024
+"""How much of a late error answer is read for its message."""
+
+
+class Verdict(Enum):
+    """How far the answer is."""
+
+    GOES_ON = auto()
+    WHOLE = auto()
+    LOST = auto()
+    """It broke off."""
+    TOLD = auto()
+    """It does not fit the open stream: `error` and `outcome` say what to tell instead."""
+
+
+class Relay:
+    """Writes nothing: what it returns is to be written, in order."""
+
+    __slots__ = (
+        "_answer", "_body", "_drop_cors", "_headed", "_late", "_pending", "_reply", "_text",
+        "_until_done", "begun", "error", "outcome", "verdict",
+    )  # fmt: skip
+
+    def __init__(
+        self, answer: heads.AnswerHead, reply: Reply, *, until_done: bool, drop_cors: bool
+    ) -> None:
+        """`until_done`: an event stream that ends without `[DONE]` was cut."""
+        self._answer = answer
+        self._reply = reply
+        self._until_done = until_done
+        self._drop_cors = drop_cors
+        self._body = reply.follow(answer)
+        self._pending = b""
+        self._text = b""
+        self._headed = self._late = False
+        self.begun = False
+        """Whether the first byte of the body, or its end, is here."""
+        self.verdict = Verdict.GOES_ON
+        self.error: ErrorBody | None = None
+        self.outcome: str = endings.outcome(answer.status)
+
+    @property
+    def bodyless(self) -> bool:
+        """Whether nothing follows the head."""
+        return self._body.ended and not self.begun
+
+    @property
+    def fits(self) -> bool:
+        """Whether it can follow what the client was told already."""
+        answer = self._answer
+        told = self._reply.begun and not self._headed
+        return not told or (answer.status == 200 and answer.events)
+
+    @property
+    def reusable(self) -> bool:
+        """Whether, after a whole answer, the connection can carry another."""
+        body = self._body
+        return self._answer.keep and not body.rest and not isinstance(body, Unbounded)
+
+    def show(self) -> None:
+        """A warm stream of events: its head goes out with this read, body or none."""
+        if self._answer.events:
+            self._head()
+
+    def flush(self) -> bytes:
+        """A head that no body came with."""
+        pending, self._pending = self._pending, b""
+        return pending
+
+    def receive(self, data: bytes) -> bytes:
+        """The next bytes of the body as they came."""
+        if not self.begun:
+            self._begin()
+        body = self._body
+        try:
+            content = body.walk(data)
+        except Misframed:
+            self.verdict = Verdict.LOST
+            return self.flush()
+        if self._late:
+            self._collect(content)
+            return b""
+        out = self._reply.part(content)
+        if self._pending:
+            out = self.flush() + out
+        if not body.ended:
+            return out
+        answer = self._answer
+        if endings.complete(
+            until_done=self._until_done,
+            status=answer.status,
+            events=answer.events,
+            done=self._reply.done,
+        ):
+            self.verdict = Verdict.WHOLE
+            return out + self._reply.end()
+        self.verdict = Verdict.LOST
+        return out
+
+    def end(self, *, clean: bool) -> bytes:
+        """The connection ended; `clean`: not by an error."""
+        unbounded = isinstance(self._body, Unbounded)
+        if unbounded and clean:
+            self._body.ended = True
+            return self.receive(b"")
+        self.verdict = Verdict.LOST
+        if not (self._reply.events and self._reply.done):
+            return self.flush()
+        # The stream said that it is whole; how its connection ends is no part of it.
+        try:
+            out = self._reply.closing()
+        except Unfinished:
+            return self.flush()
+        self.verdict = Verdict.WHOLE
+        return out
+
+    def _begin(self) -> None:
+        self.begun = True
+        if self._headed:
+            return
+        answer, reply = self._answer, self._reply
+        if not reply.begun:
+            self._head()
+        elif not self.fits:
+            self._late = True
+            self._body = reply.unfollow(answer)
+
+    def _head(self) -> None:
+        self._headed = True
+        self._pending = self._reply.head(self._answer, drop_cors=self._drop_cors)
+
+    def _collect(self, content: bytes) -> None:
+        self._text += content
+        if self._answer.status < 400:
+            self.error = answers.of(faults.no_events())
+            self.outcome = Code.UPSTREAM_ERROR
+            self.verdict = Verdict.TOLD
+        elif self._body.ended or len(self._text) >= _ERROR_BYTES:
+            self.error = answers.relayed(self._answer.status, self._text[:_ERROR_BYTES])
+            self.verdict = Verdict.TOLD

@@ -1,0 +1,92 @@
+"""Heads as they are written anew: no field that is for one hop only passes.  Bytes, no I/O."""
+
+from collections.abc import Iterable
+
+from hearth.proxy.wire.heads import AnswerHead, RequestHead
+
+_HOP = frozenset(
+    (
+        b"connection",
+        b"keep-alive",
+        b"proxy-authenticate",
+        b"proxy-authorization",
+        b"proxy-connection",
+        b"te",
+        b"trailer",
+        b"transfer-encoding",
+        b"upgrade",
+        b"http2-settings",
+    )
+)
+_FRAMING = frozenset((b"content-length", b"host", b"expect"))
+_OURS = frozenset((b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"))
+_SECRETS = frozenset((b"authorization", b"x-api-key", b"cookie"))
+_REQUEST_DROPS = {
+    (authenticated, stream): _HOP
+    | _FRAMING
+    | _OURS
+    | (_SECRETS if authenticated else frozenset())
+    # An answer that may follow heartbeats must not be compressed.
+    | (frozenset((b"accept-encoding",)) if stream else frozenset())
+    for authenticated in (False, True)
+    for stream in (False, True)
+}
+
+
+def forwarded(
+    head: RequestHead, *, peer: bytes, scheme: bytes, authenticated: bool, stream: bool
+) -> bytes:
+    """The fields a backend is told, but Host and the length.
+
+    `authenticated`: the gateway checked the key, so the backend must not see it.
+    """
+    drops = _REQUEST_DROPS[authenticated, stream]
+    if head.hops:
+        drops = drops | head.hops
+    parts: list[bytes] = []
+    hops = b""
+    proto = b""
+    for low, name, value in head.fields:
+        if low not in drops:
+            parts += (name, b": ", value, b"\r\n")
+        elif low == b"x-forwarded-for":
+            hops += value + b", "
+        elif low == b"x-forwarded-proto" and value in (b"http", b"https") and not proto:
+            proto = value
+    parts += (b"X-Forwarded-For: ", hops, peer, b"\r\nX-Forwarded-Host: ", head.host)
+    parts += (b"\r\nX-Forwarded-Proto: ", proto or scheme, b"\r\nVia: 1.1 hearth\r\n")
+    return b"".join(parts)
+
+
+def relayed(
+    head: AnswerHead, *, framing: bytes, length: bool, drop_cors: bool, extra: bytes
+) -> bytes:
+    """An answer's head as a client is told it, blank line included.
+
+    `framing`: our own field lines about the body and the connection.  `length`: the backend's
+    Content-Length passes.  `drop_cors`: the gateway answers browsers itself, by `extra`.
+    """
+    drops = _HOP | head.hops if head.hops else _HOP
+    parts = [b"HTTP/1.1 %d " % head.status, head.reason, b"\r\n"]
+    served = unbuffered = False
+    for low, name, value in head.fields:
+        if low in drops or (low == b"content-length" and not length):
+            continue
+        if low == b"server":
+            served = True
+        elif low == b"x-accel-buffering":
+            unbuffered = True
+        elif drop_cors and low.startswith(b"access-control-"):
+            continue
+        parts += (name, b": ", value, b"\r\n")
+    if not served:
+        parts.append(b"Server: hearth\r\n")
+    if head.events and not unbuffered:
+        parts.append(b"X-Accel-Buffering: no\r\n")
+    parts += (extra, framing, b"\r\n")
+    return b"".join(parts)
+
+
+def lines(fields: Iterable[tuple[str, str]]) -> bytes:
+    """Field lines of our own."""
+    return b"".join(f"{name}: {value}\r\n".encode() for name, value in fields)

@@ -1,0 +1,76 @@
+"""One request as it goes to a backend; can go again, and under another model name."""
+
+import msgspec
+
+from hearth.proxy import openai
+from hearth.proxy.bodies import Held
+from hearth.proxy.wire.link import Piece
+from hearth.proxy.wire.names import Unknown
+from hearth.routes import Backend
+
+
+class Sending:
+    """The body is kept until it will not go again."""
+
+    __slots__ = ("_content_type", "_fields", "_form", "_held", "_line", "authorization", "model",
+                 "name", "spans")  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        method: str,
+        target: bytes,
+        fields: bytes,
+        held: Held,
+        content_type: str = "",
+        model: str | None = None,
+        form: bool = False,
+        authorization: str = "",
+    ) -> None:
+        """`model`: as the client named it; None where it named none.  `fields`: field lines."""
+        self.model = model
+        self.authorization = authorization
+        """What the backend may see of it."""
+        self.name: str | None = None
+        """What the backend calls the model; None: the body goes as it came."""
+        self.spans: tuple[openai.Span, ...] | None = None
+        """Where the model's name stands; found when needed, unless it was before."""
+        self._line = b"%b %b HTTP/1.1\r\nHost: " % (method.encode(), target)
+        self._fields = fields
+        self._held = held
+        self._content_type = content_type
+        self._form = form
+
+    def call_it(self, name: str | Unknown | None) -> None:
+        """Send the model under `name`."""
+        self.name = name if isinstance(name, str) else None
+
+    def find(self) -> None:
+        """Look for the model's name now: in a worker thread, for a body that is big."""
+        self.spans = openai.model_spans(self._held.data, self._content_type)
+
+    def request(self, backend: Backend) -> tuple[bytes, tuple[Piece, ...]]:
+        """Head and body for `backend`."""
+        data = self._held.data
+        pieces: tuple[Piece, ...] = (data,) if data else ()
+        size = len(data)
+        if self.name is not None:
+            if self.spans is None:
+                self.find()
+            value = self.name.encode() if self._form else msgspec.json.encode(self.name)
+            pieces = openai.spliced(data, self.spans or (), value)
+            size = sum(map(len, pieces))
+        host = f"[{backend.host}]" if ":" in backend.host else backend.host
+        length = b"Content-Length: %d\r\n" % size if size or self._line.startswith(b"POST") else b""
+        head = b"%b%b:%d\r\n%b%b\r\n" % (
+            self._line,
+            host.encode(),
+            backend.port,
+            self._fields,
+            length,
+        )
+        return head, pieces
+
+    def drop(self) -> None:
+        """It will not go again: the body is not kept."""
+        self._held.drop()

@@ -1,0 +1,40 @@
+"""May it go again; is it whole."""
+
+import itertools
+
+import pytest
+
+from hearth.proxy.observer import Outcome
+from hearth.proxy.wire import endings
+
+
+@pytest.mark.parametrize(
+    ("head", "heard", "reused", "retried"), [*itertools.product((False, True), repeat=4)]
+)
+def test_only_what_nobody_can_have_processed_goes_again(head, heard, reused, retried):
+    again = endings.again(head=head, heard=heard, reused=reused, retried=retried)
+    assert again == ((head, heard, reused, retried) == (False, False, True, False))
+
+
+@pytest.mark.parametrize(
+    ("until_done", "status", "events", "done", "complete"),
+    [
+        (True, 200, True, True, True),
+        (True, 200, True, False, False),
+        (True, 400, True, False, True),
+        (True, 200, False, False, True),
+        (False, 200, True, False, True),
+    ],
+)
+def test_a_stream_is_whole_when_it_says_so(until_done, status, events, done, complete):
+    found = endings.complete(until_done=until_done, status=status, events=events, done=done)
+    assert found == complete
+
+
+def test_outcomes():
+    assert [endings.outcome(s) for s in (200, 399, 400, 503)] == [
+        Outcome.OK,
+        Outcome.OK,
+        Outcome.UPSTREAM_STATUS,
+        Outcome.UPSTREAM_STATUS,
+    ]

@@ -1,0 +1,132 @@
+"""Where bodies end, byte by byte."""
+
+import random
+
+import pytest
+
+from hearth.proxy.wire import framing
+from hearth.proxy.wire.framing import LAST_CHUNK, Chunked, Misframed, Sized, Unbounded, chunk
+
+CONTENT = (b"x" * 200, b"hello", b"a", b"data: [DONE]\n\n", b"y" * 70_000)
+WIRE = (
+    b"".join(map(chunk, CONTENT[:3]))
+    + b'E;name=value;other="quoted"\r\n'
+    + CONTENT[3]
+    + b"\r\n"
+    + chunk(CONTENT[4])
+    + b"0\r\nX-Trailer: y\r\nX-Other:\r\n\r\n"
+)
+TEXT = b"".join(CONTENT)
+
+
+def cut(data: bytes, seed: int):
+    """Pieces of random sizes, many of one byte."""
+    rng = random.Random(seed)
+    while data:
+        size = rng.choice((1, 1, 2, 3, 50, 300, 5000))
+        yield data[:size]
+        data = data[size:]
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("decode", [False, True])
+def test_a_chunked_body_passes_however_it_is_cut(seed, decode):
+    body, passed, rest = Chunked(decode=decode), b"", b""
+    for piece in cut(WIRE + b"NEXT", seed):
+        if body.ended:
+            rest += piece
+        else:
+            passed += body.walk(piece)
+            assert body.tail == b"" or TEXT.find(body.tail) >= 0
+    assert body.ended
+    assert body.rest + rest == b"NEXT"
+    assert body.tail == TEXT[-64:]
+    assert passed + (b"" if decode else body.terminator) == (TEXT if decode else WIRE)
+
+
+@pytest.mark.parametrize("at", range(len(WIRE[:260])))
+def test_wherever_it_breaks_off_words_of_ours_can_follow(at):
+    """The size of the next chunk is kept back, an open chunk is filled: all is well-formed."""
+    body = Chunked()
+    passed = body.walk(WIRE[:at])
+    whole = Chunked(decode=True)
+    text = whole.walk(passed + body.filling(b"data: bye\n\n") + LAST_CHUNK)
+    assert whole.ended
+    assert text.endswith(b"data: bye\n\n")
+    said = text.removesuffix(b"data: bye\n\n")
+    assert TEXT.startswith(said.rstrip(b" \n").removesuffix(b":"))
+
+
+@pytest.mark.parametrize("left", range(1, 40))
+@pytest.mark.parametrize("text", [b"", b"data: 12345678\n\n"])
+def test_an_open_chunk_of_any_size_can_be_filled(left, text):
+    body = Chunked()
+    passed = body.walk(b"%x\r\n" % (left + 1) + b"z")
+    whole = Chunked(decode=True)
+    content = whole.walk(passed + body.filling(text) + LAST_CHUNK)
+    assert whole.ended
+    assert content.startswith(b"z") and content.endswith(text)
+
+
+def test_a_chunk_too_large_to_be_filled_is_not():
+    body = Chunked()
+    body.walk(b"fffffff\r\nx")
+    with pytest.raises(Misframed):
+        body.filling(b"")
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b"2 \r\n{}\r\n",
+        b" 2\r\n{}\r\n",
+        b"+2\r\n{}\r\n",
+        b"-2\r\n{}\r\n",
+        b"0x2\r\n{}\r\n",
+        b"2_0\r\n",
+        b"2\n{}\r\n",
+        b"2\r\n{}\n",
+        b"2\r\n{}x\r\n",
+        b"2\r\n{}\rx",
+        b"2;a\nb\r\n{}\r\n",
+        b"2;\x00\r\n{}\r\n",
+        b"\r\n",
+        b"g\r\n",
+        b"1" * 16 + b"\r\n",
+        b"2;" + b"a" * 3000 + b"\r\n",
+        b"0\r\nbad trailer\r\n\r\n",
+        b"0\r\n: x\r\n\r\n",
+        b"0\r\nX: a\nb\r\n\r\n",
+        b"0\r\nX\r\n",
+        b"0\r\nX: " + b"y" * 20_000,
+        b"0\r\n\rx",
+    ],
+)
+def test_what_is_no_chunk_is_refused(wire):
+    whole, by_bytes = Chunked(), Chunked()
+    with pytest.raises(Misframed):
+        whole.walk(wire)
+    with pytest.raises(Misframed):
+        for at in range(len(wire)):
+            by_bytes.walk(wire[at : at + 1])
+
+
+def test_memory_of_sizes_is_bounded():
+    body = Chunked()
+    for size in range(1, 2 * framing._SIZES_KEPT):
+        body.walk(b"%x\r\n" % size + b"x" * size + b"\r\n")
+    assert len(framing._SIZES) <= framing._SIZES_KEPT
+
+
+def test_a_body_of_known_length():
+    body = Sized(5)
+    assert (body.walk(b"hel"), body.ended) == (b"hel", False)
+    assert (body.walk(b"loNEXT"), body.ended, body.rest) == (b"lo", True, b"NEXT")
+    assert body.tail == b"hello"
+    assert Sized(0).ended
+
+
+def test_a_body_that_ends_with_its_connection():
+    body = Unbounded()
+    assert body.walk(b"x" * 100) == b"x" * 100
+    assert (body.ended, body.tail) == (False, b"x" * 64)

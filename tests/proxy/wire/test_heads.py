@@ -1,0 +1,136 @@
+"""Heads: what is refused, what passes, what is written anew."""
+
+import pytest
+
+from hearth.proxy.wire import heads
+from hearth.proxy.wire.heads import Malformed
+
+HOST = b"Host: chat.ai.svc\r\n"
+
+
+def post(*lines: bytes, version: bytes = b"1.1", target: bytes = b"/v1/x", host: bytes = HOST):
+    return b"POST %b HTTP/%b\r\n%b" % (target, version, host) + b"".join(
+        line + b"\r\n" for line in (*lines, b"")
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        post(b"Content-Length: 2", b"Transfer-Encoding: chunked"),
+        post(b"Transfer-Encoding: chunked", b"Content-Length: 2"),
+        post(b"Content-Length: 2", b"Content-Length: 2"),
+        post(b"Content-Length: 2", b"Content-Length: 3"),
+        post(b"Content-Length: 5, 5"),
+        post(b"Content-Length: +5"),
+        post(b"Content-Length: -5"),
+        post(b"Content-Length: 0x5"),
+        post(b"Content-Length: 5 5"),
+        post(b"Content-Length: "),
+        post(b"Content-Length: 99999999999999999999"),
+        post(b"Transfer-Encoding: gzip, chunked"),
+        post(b"Transfer-Encoding: chunked, identity"),
+        post(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"),
+        post(b"Transfer-Encoding: identity"),
+        post(b"Transfer-Encoding: xchunked"),
+        post(b"Transfer-Encoding: chunked", version=b"1.0"),
+        post(b"Transfer-Encoding : chunked"),
+        post(b"X: a", b" folded"),
+        post(b"X: a\rb"),
+        post(b"X: a\nY: b"),
+        post(b"X: a\x00b"),
+        post(b"X y: a"),
+        post(b": a"),
+        post(b"X"),
+        post(host=b""),
+        post(host=b"Host:\r\n"),
+        post(host=HOST + HOST),
+        post(host=HOST + HOST, version=b"1.0"),
+        post(target=b"http://chat.ai.svc/v1/x"),
+        post(target=b"/v1/x#y"),
+        post(target=b"*"),
+        post(target=b"/v1/\xc3\xa9"),
+        post(target=b"/v1/x y"),
+        post(version=b"2.0"),
+        post(version=b"0.9"),
+        post(version=b"1.2"),
+        post(*[b"X-%d: y" % number for number in range(heads.MAX_FIELDS)]),
+        b"POST /v1/x\r\n\r\n",
+        b"\x16\x03\x01\r\n\r\n",
+    ],
+)
+def test_what_two_servers_could_read_differently_is_refused(data):
+    with pytest.raises(Malformed):
+        heads.request(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "length", "chunked", "keep", "expects"),
+    [
+        (post(), None, False, True, False),
+        (post(b"Content-Length: 5"), 5, False, True, False),
+        (post(b"content-length:  5 "), 5, False, True, False),
+        (post(b"Transfer-Encoding: Chunked"), None, True, True, False),
+        (post(b"Connection: close"), None, False, False, False),
+        (post(b"Connection: Keep-Alive, Close"), None, False, False, False),
+        (post(b"Expect: 100-Continue"), None, False, True, True),
+        (post(b"Expect: 100-continue", version=b"1.0"), None, False, False, False),
+        (post(b"Expect: something"), None, False, True, False),
+        (post(b"Connection: keep-alive", version=b"1.0"), None, False, False, False),
+        (post(host=b"", version=b"1.0"), None, False, False, False),
+        (post(b"Connection: Upgrade", b"Upgrade: h2c"), None, False, True, False),
+    ],
+)
+def test_what_a_request_says_of_its_body_and_connection(data, length, chunked, keep, expects):
+    head = heads.request(data)
+    assert (head.length, head.chunked, head.keep, head.expects) == (length, chunked, keep, expects)
+    assert (head.method, head.target, head.path) == ("POST", b"/v1/x", "/v1/x")
+
+
+def test_a_query_is_no_part_of_the_path():
+    head = heads.request(post(target=b"/v1/x?a=%2F&b=1?2"))
+    assert (head.target, head.path) == (b"/v1/x?a=%2F&b=1?2", "/v1/x")
+
+
+def answer(*lines: bytes, status: bytes = b"200 OK", version: bytes = b"1.1"):
+    return b"HTTP/%b %b\r\n" % (version, status) + b"".join(
+        line + b"\r\n" for line in (*lines, b"")
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        answer(b"Content-Length: 2", b"Transfer-Encoding: chunked"),
+        answer(b"Content-Length: 2", b"Content-Length: 3"),
+        answer(b"Transfer-Encoding: gzip, chunked"),
+        answer(b"Transfer-Encoding: gzip"),
+        answer(b"Transfer-Encoding: chunked", version=b"1.0"),
+        answer(b"X: a\nY: b"),
+        answer(b"X"),
+        answer(version=b"2.0"),
+        answer(*[b"X-%d: y" % number for number in range(300)]),
+        b"SSH-2.0-nope\r\n\r\n",
+        b"HTTP/1.1 abc\r\n\r\n",
+    ],
+)
+def test_an_answer_whose_end_cannot_be_known_is_refused(data):
+    with pytest.raises(Malformed):
+        heads.answer(data)
+
+
+@pytest.mark.parametrize(
+    ("data", "keep", "events", "bodyless"),
+    [
+        (answer(b"Content-Length: 2"), True, False, False),
+        (answer(b"Content-Length: 2", b"Connection: close"), False, False, False),
+        (answer(b"Content-Length: 2", version=b"1.0"), False, False, False),
+        (answer(b"Content-Type: Text/Event-Stream; charset=utf-8"), True, True, False),
+        (answer(b"Content-Type: text/event-stream", b"Content-Encoding: br"), True, False, False),
+        (answer(b"Content-Length: 2", status=b"204 No Content"), True, False, True),
+        (answer(b"Content-Length: 2", status=b"304 Not Modified"), True, False, True),
+    ],
+)
+def test_what_an_answer_says(data, keep, events, bodyless):
+    head = heads.answer(data)
+    assert (head.keep, head.events, head.bodyless) == (keep, events, bodyless)

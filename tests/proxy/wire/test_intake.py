@@ -1,0 +1,74 @@
+"""Bodies of requests, as they come."""
+
+import pytest
+
+from hearth.proxy.answers import Code, Problem
+from hearth.proxy.bodies import Budget
+from hearth.proxy.wire import heads
+from hearth.proxy.wire.intake import MIN_RATE, Intake
+
+
+def intake(*lines: bytes, budget: Budget | None = None, limit_bytes: int = 100) -> Intake:
+    head = b"\r\n".join((b"POST /v1/x HTTP/1.1", b"Host: x", *lines, b"", b""))
+    return Intake(heads.request(head), budget or Budget(1000), limit_bytes=limit_bytes, now=100.0)
+
+
+def test_a_body_of_known_length():
+    body = intake(b"Content-Length: 5")
+    assert (body.take(b"hel"), body.done) == (b"hel", False)
+    assert (body.take(b"helloNEXT"), body.done) == (b"NEXT", True)
+    assert body.held.data == b"hello"
+    assert intake().done
+    assert intake(b"Content-Length: 0").done
+
+
+def test_a_body_in_chunks_is_sent_on_as_one():
+    body = intake(b"Transfer-Encoding: chunked")
+    wire = b"3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\nX: trailer\r\n\r\n"
+    for at in range(len(wire)):
+        assert not body.done
+        assert body.take(wire[at : at + 1]) == b""
+    assert (body.done, body.held.data) == (True, b"hello")
+    body = intake(b"Transfer-Encoding: chunked")
+    assert body.take(wire + b"NEXT") == b"NEXT"
+
+
+@pytest.mark.parametrize(
+    ("lines", "code"),
+    [
+        ((b"Content-Length: 101",), Code.REQUEST_TOO_LARGE),
+        ((b"Content-Length: 60",), Code.OVERLOADED),
+    ],
+)
+def test_what_is_too_much_is_known_before_it_comes(lines, code):
+    budget = Budget(50)
+    with pytest.raises(Problem) as caught:
+        intake(*lines, budget=budget)
+    assert caught.value.code is code
+    assert budget.used_bytes == 0
+
+
+@pytest.mark.parametrize(
+    ("wire", "code"),
+    [
+        (b"65\r\n" + b"x" * 101 + b"\r\n", Code.REQUEST_TOO_LARGE),
+        (b"3c\r\n" + b"x" * 60 + b"\r\n", Code.OVERLOADED),
+        (b"2 \r\n{}\r\n", Code.INVALID_REQUEST),
+    ],
+)
+def test_what_is_wrong_with_chunks(wire, code):
+    budget = Budget(50)
+    body = intake(b"Transfer-Encoding: chunked", budget=budget)
+    with pytest.raises(Problem) as caught:
+        body.take(wire)
+    assert caught.value.code is code
+    body.held.drop()
+    assert budget.used_bytes == 0
+
+
+def test_slow_bodies_are_given_up():
+    body = intake(b"Content-Length: 5")
+    assert body.due(100.0, idle_s=60) == 160
+    # Bytes renew the limit, but only as far as the rate on the whole allows.
+    assert body.due(150.0, idle_s=60, have=1) == pytest.approx(160 + 1 / MIN_RATE)
+    assert body.due(150.0, idle_s=60, have=int(200 * MIN_RATE)) == 210

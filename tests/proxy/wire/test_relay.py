@@ -1,0 +1,154 @@
+"""One answer on its way, and its verdict."""
+
+import pytest
+
+from hearth.proxy.answers import Code
+from hearth.proxy.observer import Outcome
+from hearth.proxy.wire import heads
+from hearth.proxy.wire.relay import Relay, Verdict
+from hearth.proxy.wire.reply import Reply
+
+EVENTS = b"Content-Type: text/event-stream"
+CHUNKS = b"Transfer-Encoding: chunked"
+DONE = b"e\r\ndata: [DONE]\n\n\r\n"
+LAST = b"0\r\n\r\n"
+
+
+def relay(
+    *lines: bytes, status: bytes = b"200 OK", early: bool = False, http11: bool = True
+) -> tuple[Relay, Reply]:
+    reply = Reply(http11=http11, last=False, extra=b"")
+    if early:
+        reply.early()
+    head = heads.answer(b"\r\n".join((b"HTTP/1.1 " + status, *lines, b"", b"")))
+    return Relay(head, reply, until_done=True, drop_cors=False), reply
+
+
+def test_a_warm_stream_shows_its_head_before_its_body():
+    r, reply = relay(EVENTS, CHUNKS)
+    r.show()
+    assert r.flush().startswith(b"HTTP/1.1 200 OK\r\n")
+    assert (r.flush(), reply.begun, r.begun) == (b"", True, False)
+    assert r.receive(DONE) == DONE
+    assert r.receive(LAST) == LAST
+    assert (r.verdict, r.outcome, r.reusable) == (Verdict.WHOLE, Outcome.OK, True)
+
+
+def test_head_and_first_bytes_go_out_together():
+    r, _ = relay(EVENTS, CHUNKS)
+    r.show()
+    out = r.receive(DONE + LAST)
+    assert out.startswith(b"HTTP/1.1 200") and out.endswith(DONE + LAST)
+
+
+def test_any_other_head_waits_for_its_body():
+    r, reply = relay(b"Content-Length: 5")
+    r.show()
+    assert (r.flush(), reply.begun) == (b"", False)
+    assert r.receive(b"hello").endswith(b"\r\n\r\nhello")
+    assert r.verdict is Verdict.WHOLE
+
+
+@pytest.mark.parametrize(
+    ("lines", "wire", "reusable"),
+    [
+        ((b"Content-Length: 5",), b"hello", True),
+        ((b"Content-Length: 5", b"Connection: close"), b"hello", False),
+        ((b"Content-Length: 5",), b"helloHTTP/1.1 200 OK\r\n\r\n", False),
+        ((CHUNKS,), b"5\r\nhello\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\n", False),
+        ((b"Content-Length: 0",), b"", True),
+    ],
+)
+def test_an_answer_glued_to_another_is_never_passed_on_and_costs_the_connection(
+    lines, wire, reusable
+):
+    r, _ = relay(*lines)
+    out = r.receive(wire)
+    assert out.count(b"HTTP/1.1 200 OK") == 1
+    assert (r.verdict, r.reusable) == (Verdict.WHOLE, reusable)
+
+
+@pytest.mark.parametrize(
+    ("lines", "wire", "clean", "verdict"),
+    [
+        ((CHUNKS,), b"5\r\nhel", True, Verdict.LOST),
+        ((b"Content-Length: 5",), b"hel", True, Verdict.LOST),
+        ((), b"hel", True, Verdict.WHOLE),
+        ((), b"hel", False, Verdict.LOST),
+        ((EVENTS, CHUNKS), DONE, False, Verdict.WHOLE),
+        ((EVENTS, CHUNKS), DONE + b"ff\r\n", True, Verdict.WHOLE),
+        ((EVENTS, CHUNKS), DONE[:-5], True, Verdict.LOST),
+        ((EVENTS,), b"data: x\n\n", True, Verdict.LOST),
+        ((EVENTS,), b"data: [DONE]\n\n", True, Verdict.WHOLE),
+    ],
+)
+def test_what_the_end_of_the_connection_means(lines, wire, clean, verdict):
+    r, reply = relay(*lines)
+    r.receive(wire)
+    out = r.end(clean=clean)
+    assert r.verdict is verdict
+    assert not r.reusable or lines
+    if verdict is Verdict.WHOLE:
+        assert out.endswith(LAST)
+    else:
+        assert LAST not in out
+    assert reply.status == 200
+
+
+def test_the_last_chunk_of_a_stream_that_did_not_say_done_is_not_passed_on():
+    r, _ = relay(EVENTS, CHUNKS)
+    assert LAST not in r.receive(b"9\r\ndata: x\n\n\r\n" + LAST)
+    assert r.verdict is Verdict.LOST
+
+
+def test_a_chunk_that_is_none():
+    r, _ = relay(EVENTS, CHUNKS)
+    r.show()
+    assert r.receive(b"zz\r\n").startswith(b"HTTP/1.1 200")
+    assert r.verdict is Verdict.LOST
+
+
+@pytest.mark.parametrize(
+    ("lines", "wire"),
+    [
+        ((b"Content-Length: 32",), b'{"error":{"message":"too long"}}'),
+        ((CHUNKS,), b'20\r\n{"error":{"message":"too long"}}\r\n0\r\n\r\n'),
+    ],
+)
+def test_an_error_after_the_early_200_is_read_for_its_message(lines, wire):
+    r, _ = relay(*lines, status=b"400 Bad Request", early=True)
+    assert not r.fits
+    out = b"".join(r.receive(wire[at : at + 1]) for at in range(len(wire)))
+    assert (out, r.verdict, r.outcome) == (b"", Verdict.TOLD, Outcome.UPSTREAM_STATUS)
+    assert r.error is not None and r.error.message == "too long"
+
+
+def test_an_endless_error_is_read_so_far():
+    r, _ = relay(status=b"500 Oops", early=True)
+    r.receive(b"x" * 70_000)
+    assert r.verdict is Verdict.TOLD
+
+
+def test_an_error_that_breaks_off():
+    r, _ = relay(b"Content-Length: 9", status=b"500 Oops", early=True)
+    r.receive(b"half")
+    assert (r.end(clean=True), r.verdict) == (b"", Verdict.LOST)
+
+
+def test_what_is_no_stream_cannot_follow_the_early_200():
+    r, _ = relay(b"Content-Length: 5", early=True)
+    assert r.receive(b"hello") == b""
+    assert (r.verdict, r.outcome) == (Verdict.TOLD, Code.UPSTREAM_ERROR)
+
+
+def test_nothing_follows_a_204():
+    r, _ = relay(status=b"204 No Content")
+    assert r.bodyless
+    assert r.receive(b"").startswith(b"HTTP/1.1 204 No Content\r\n")
+    assert r.verdict is Verdict.WHOLE
+
+
+def test_an_old_client_gets_the_content_alone():
+    r, _ = relay(EVENTS, CHUNKS, http11=False)
+    out = r.receive(DONE + LAST)
+    assert out.endswith(b"\r\n\r\ndata: [DONE]\n\n")

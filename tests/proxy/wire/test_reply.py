@@ -1,0 +1,158 @@
+"""What a client is sent, in each framing."""
+
+import json
+
+import pytest
+
+from hearth.proxy import answers
+from hearth.proxy.answers import Code, Problem
+from hearth.proxy.wire import heads
+from hearth.proxy.wire.reply import HEARTBEAT, Reply, Unfinished
+
+LATE = Problem(Code.ACTIVATION_TIMEOUT, "later")
+DATE = b"Sun, 29 Nov 2026 12:00:00 GMT"
+BEAT = b"c\r\n: heartbeat\n\r\n"
+
+
+def reply(*, http11: bool = True, last: bool = False) -> Reply:
+    return Reply(http11=http11, last=last, extra=b"X-Extra: 1\r\n")
+
+
+def answer(*lines: bytes, status: bytes = b"200 OK") -> heads.AnswerHead:
+    return heads.answer(b"\r\n".join((b"HTTP/1.1 " + status, *lines, b"", b"")))
+
+
+EVENTS = b"Content-Type: text/event-stream"
+CHUNKS, LENGTH = b"Transfer-Encoding: chunked", b"Content-Length: 5"
+
+
+def test_a_problem_before_the_first_byte_is_a_status():
+    r = reply()
+    text = r.problem(LATE, date=DATE)
+    head, _, body = text.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")
+    for line in (b"Retry-After: 10", b"X-Extra: 1", b"Date: " + DATE, b"Server: hearth"):
+        assert line in head.split(b"\r\n")
+    assert b"Content-Length: %d" % len(body) in head
+    assert json.loads(body)["error"]["code"] == "activation_timeout"
+    assert (r.begun, r.status) == (True, 503)
+
+
+@pytest.mark.parametrize(("http11", "last"), [(False, False), (False, True), (True, True)])
+def test_the_last_answer_of_a_connection_says_so(http11, last):
+    r = reply(http11=http11, last=last)
+    assert b"\r\nConnection: close\r\n" in r.problem(LATE, date=DATE)
+    r = reply(http11=http11, last=last)
+    assert b"\r\nConnection: close\r\n" in r.early()
+    r = reply(http11=http11, last=last)
+    r.follow(answer(LENGTH))
+    assert b"\r\nConnection: close\r\n" in r.head(answer(LENGTH), drop_cors=False)
+    assert r.last
+
+
+def test_the_first_heartbeat_opens_the_stream():
+    r = reply()
+    first = r.heartbeat()
+    assert first.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream")
+    assert first.endswith(b"\r\n\r\n" + BEAT)
+    assert r.heartbeat() == BEAT
+    old = reply(http11=False)
+    assert b"chunked" not in old.heartbeat()
+    assert old.heartbeat() == HEARTBEAT
+
+
+def test_a_problem_after_it_is_an_event():
+    r = reply()
+    r.heartbeat()
+    text = r.problem(LATE, date=DATE)
+    assert b'\r\ndata: {"error":{' in text
+    assert text.endswith(b"}\n\n\r\n0\r\n\r\n")
+    assert r.status == 200
+
+
+def test_anthropic_s_errors_have_a_name():
+    r = reply()
+    r.anthropic = True
+    assert b'{"type":"error","error":{' in r.problem(LATE, date=DATE)
+    r = reply()
+    r.anthropic = True
+    r.heartbeat()
+    assert b'event: error\ndata: {"type":"error"' in r.problem(LATE, date=DATE)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (b"Content-Type: application/json", LENGTH),
+        (EVENTS, b"Content-Encoding: gzip", CHUNKS),
+    ],
+)
+def test_a_problem_in_the_middle_of_anything_else_breaks_it_off(lines):
+    r = reply()
+    r.follow(answer(*lines))
+    r.head(answer(*lines), drop_cors=False)
+    with pytest.raises(Unfinished):
+        r.error(answers.of(LATE))
+
+
+@pytest.mark.parametrize(
+    ("lines", "early", "http11", "framing", "wire", "out"),
+    [
+        ((CHUNKS,), False, True, b"chunked", b"5\r\nhello\r\n0\r\nX: t\r\n\r\n",
+         b"5\r\nhello\r\n0\r\nX: t\r\n\r\n"),
+        ((CHUNKS,), False, False, b"", b"5\r\nhello\r\n0\r\n\r\n", b"hello"),
+        ((LENGTH,), False, True, b"length", b"hello", b"hello"),
+        ((LENGTH,), False, False, b"length", b"hello", b"hello"),
+        ((LENGTH, EVENTS), False, True, b"chunked", b"hello", b"5\r\nhello\r\n0\r\n\r\n"),
+        ((LENGTH, EVENTS), False, False, b"", b"hello", b"hello"),
+        ((), False, True, b"chunked", b"hello", b"5\r\nhello\r\n"),
+        ((), False, False, b"", b"hello", b"hello"),
+        ((CHUNKS, EVENTS), True, True, None, b"5\r\nhello\r\n0\r\n\r\n",
+         b"5\r\nhello\r\n0\r\n\r\n"),
+        ((LENGTH, EVENTS), True, True, None, b"hello", b"5\r\nhello\r\n0\r\n\r\n"),
+        ((EVENTS,), True, True, None, b"hello", b"5\r\nhello\r\n"),
+        ((CHUNKS, EVENTS), True, False, None, b"5\r\nhello\r\n0\r\n\r\n", b"hello"),
+    ],
+)  # fmt: skip
+def test_each_framing(lines, early, http11, framing, wire, out):
+    r, head = reply(http11=http11), answer(*lines)
+    if early:
+        r.early()
+    body = r.follow(head)
+    if not early:
+        told = r.head(head, drop_cors=False)
+        assert (b"Transfer-Encoding: chunked" in told) == (framing == b"chunked")
+        assert (b"Content-Length" in told) == (framing == b"length")
+    sent = r.part(body.walk(wire))
+    assert sent + (r.end() if body.ended else b"") == out
+    if not body.ended:
+        assert r.end() == (b"0\r\n\r\n" if http11 else b"")
+
+
+@pytest.mark.parametrize("status", [b"204 No Content", b"304 Not Modified"])
+def test_an_answer_without_a_body_has_no_framing(status):
+    r, head = reply(), answer(CHUNKS, status=status)
+    assert r.follow(head).ended
+    assert b"chunked" not in r.head(head, drop_cors=False)
+    assert r.end() == b""
+
+
+@pytest.mark.parametrize(
+    ("sent", "closing"),
+    [
+        (b"", b""),
+        (b"data: a\n\n", b""),
+        (b"data: a\r\n\r\n", b""),
+        (b"data: a\r\r", b""),
+        (b"data: a\n", b"\n"),
+        (b"data: a\r\n", b"\n"),
+        (b"data: a\r", b"\n\n"),
+        (b"data: a", b"\n\n"),
+    ],
+)
+def test_a_half_sent_event_is_closed_first(sent, closing):
+    r, head = reply(http11=False), answer(EVENTS)
+    body = r.follow(head)
+    r.head(head, drop_cors=False)
+    body.walk(sent)
+    assert r.error(answers.of(LATE)).startswith(closing + b"data: {")
