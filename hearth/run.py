@@ -13,6 +13,7 @@ from anyio.abc import TaskGroup
 from hearth import loop
 from hearth.api.meta import ServiceKey
 from hearth.app import App, CannotStart
+from hearth.cluster import scoped
 from hearth.cluster.fence import Fenced
 from hearth.cluster.interface import ClusterError
 from hearth.cluster.kube import cluster as kube
@@ -52,7 +53,7 @@ async def _serve(settings: ClusterSettings) -> int:
             key=ServiceKey(settings.namespace, settings.release),
             identity=f"{me}-{secrets.token_hex(4)}",
         )
-        fenced = Fenced(cluster, leader)
+        fenced = Fenced(scoped.over(cluster, settings.namespaces), leader)
         app = App(fenced, settings, scaler_tls_port=settings.scaler_tls_port)
         app.scaler.gate.close(_STANDBY)
         app.metrics.read_leadership(lambda: leader.state)

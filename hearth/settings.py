@@ -108,6 +108,10 @@ class ClusterSettings(Settings):
         "", description="How to reach the cluster; empty: the pod's own account, or KUBECONFIG."
     )
     context: str = Field("", description="Context of the kubeconfig; empty: its current one.")
+    namespaces: tuple[str, ...] = Field(
+        (),
+        description="Namespaces that are served and read, comma separated; empty: all.",
+    )
     scaler_tls_port: Port = Field(
         9443,
         description="KEDA ExternalScaler gRPC, mutual TLS, for services with externalScaler.tls.",

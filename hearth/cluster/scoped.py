@@ -1,0 +1,215 @@
+"""A cluster of which only the listed namespaces are read."""
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
+from contextlib import aclosing
+
+import anyio
+from anyio.abc import ObjectSendStream
+
+from hearth.api.meta import Manifest, ServiceKey
+from hearth.cluster.interface import (
+    Change,
+    Cluster,
+    ClusterError,
+    Expired,
+    Forbidden,
+    Kind,
+    Listing,
+)
+
+log = logging.getLogger(__name__)
+
+_SETTLED_S = 10.0
+"""A watch that lived so long may be begun again at once."""
+_PAUSE_S = 1.0
+
+_Told = tuple[str, Change] | ClusterError
+
+
+def over(cluster: Cluster, namespaces: Iterable[str]) -> Cluster:
+    """`cluster`, of which nothing but these namespaces is read; all of it where there are none."""
+    chosen = tuple(dict.fromkeys(namespaces))
+    return Scoped(cluster, chosen) if chosen else cluster
+
+
+class Scoped:
+    """`Cluster` that lists and watches "all namespaces" as each of its own, one by one.
+
+    Kinds without a namespace, and calls that name one, pass as they are.  A version is those of
+    all namespaces, so a watch goes on in each where it stopped.
+
+    | a namespace answers | the list | the watch |
+    | Forbidden, others do not | is without it | goes on in the others, tries this one again |
+    | Forbidden, as all others | Forbidden | tries all again |
+    | anything else | raises that | raises that |
+
+    So a namespace that was deleted, and its Role with it, is empty, and the others do not notice.
+    It is tried every `again_s`; once it can be read after all, the watch has Expired.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        namespaces: tuple[str, ...],
+        *,
+        again_s: float = 30.0,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._cluster = cluster
+        self._namespaces = namespaces
+        self._again_s = again_s
+        self._clock = clock
+        self._refused: set[tuple[Kind, str]] = set()
+
+    async def list(
+        self, kind: Kind, *, namespace: str = "", labels: Mapping[str, str] | None = None
+    ) -> Listing:
+        if namespace or not kind.namespaced:
+            return await self._cluster.list(kind, namespace=namespace, labels=labels)
+        found: dict[str, Listing] = {}
+        # The second time for those that were refused: an API server that has just started refuses
+        # all until it has read its Roles, and that moment must not look like an empty namespace.
+        for _ in range(2):
+            refusal = None
+            for name in self._namespaces:
+                if name in found:
+                    continue
+                try:
+                    found[name] = await self._cluster.list(kind, namespace=name, labels=labels)
+                    self._refused.discard((kind, name))
+                except Forbidden as error:
+                    refusal = error
+                    self._say(kind, name, error)
+            if refusal is None:
+                break
+            if not found:
+                raise refusal
+        versions = {name: found[name].version if name in found else "" for name in self._namespaces}
+        items = [item for listing in found.values() for item in listing.items]
+        return Listing(items, _joined(versions))
+
+    def watch(
+        self,
+        kind: Kind,
+        *,
+        since: str,
+        namespace: str = "",
+        labels: Mapping[str, str] | None = None,
+    ) -> AsyncGenerator[Change, None]:
+        """Read it with `async for` alone: no cancel scope may be opened around one step of it."""
+        if namespace or not kind.namespaced:
+            return self._cluster.watch(kind, since=since, namespace=namespace, labels=labels)
+        return self._merged(kind, since, labels)
+
+    async def get(self, kind: Kind, namespace: str, name: str) -> Manifest:
+        return await self._cluster.get(kind, namespace, name)
+
+    async def apply(self, manifest: Manifest, *, manager: str, force: bool = True) -> Manifest:
+        return await self._cluster.apply(manifest, manager=manager, force=force)
+
+    async def create(self, manifest: Manifest) -> Manifest:
+        return await self._cluster.create(manifest)
+
+    async def update(self, manifest: Manifest) -> Manifest:
+        return await self._cluster.update(manifest)
+
+    async def delete(self, manifest: Manifest) -> None:
+        await self._cluster.delete(manifest)
+
+    async def patch_status(self, manifest: Manifest, *, manager: str) -> Manifest:
+        return await self._cluster.patch_status(manifest, manager=manager)
+
+    async def scale(self, key: ServiceKey, *, replicas: int) -> None:
+        await self._cluster.scale(key, replicas=replicas)
+
+    def __repr__(self) -> str:
+        return f"<Scoped to {', '.join(self._namespaces)}>"
+
+    async def _merged(
+        self, kind: Kind, since: str, labels: Mapping[str, str] | None
+    ) -> AsyncGenerator[Change, None]:
+        versions = _split(since)
+        if tuple(versions) != self._namespaces:
+            raise Expired(f"{since!r} is not a version of these namespaces")
+        failure: ClusterError | None = None
+        tell, told = anyio.create_memory_object_stream[_Told]()
+        async with tell, told, anyio.create_task_group() as tasks:
+            for name, version in versions.items():
+                tasks.start_soon(self._follow, kind, name, version, labels, tell)
+            try:
+                async for one in told:
+                    if isinstance(one, ClusterError):
+                        failure = one
+                        break
+                    name, change = one
+                    versions[name] = change.version
+                    yield Change(change.type, change.manifest, _joined(versions))
+            except GeneratorExit:  # closed by its reader; a task group would wrap it
+                return
+            finally:
+                tasks.cancel_scope.cancel()
+        if failure is not None:
+            raise failure
+
+    async def _follow(
+        self,
+        kind: Kind,
+        namespace: str,
+        version: str,
+        labels: Mapping[str, str] | None,
+        tell: ObjectSendStream[_Told],
+    ) -> None:
+        """Watch one namespace, again and again, until it fails."""
+        try:
+            if not version:
+                await self._readable(kind, namespace, labels)
+                raise Expired(f"namespace {namespace} can be read now")
+            while True:
+                began = self._clock()
+                try:
+                    stream = self._cluster.watch(
+                        kind, since=version, namespace=namespace, labels=labels
+                    )
+                    async with aclosing(stream) as changes:
+                        async for change in changes:
+                            version = change.version
+                            self._refused.discard((kind, namespace))
+                            await tell.send((namespace, change))
+                except Forbidden as error:
+                    self._say(kind, namespace, error)
+                    await anyio.sleep(self._again_s)
+                    continue
+                if self._clock() - began < _SETTLED_S:
+                    await anyio.sleep(_PAUSE_S)
+        except ClusterError as error:
+            await tell.send(error)
+
+    async def _readable(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None) -> None:
+        """Return once this namespace may be listed."""
+        while True:
+            await anyio.sleep(self._again_s)
+            try:
+                await self._cluster.list(kind, namespace=namespace, labels=labels)
+                return
+            except Forbidden:
+                continue
+
+    def _say(self, kind: Kind, namespace: str, error: Forbidden) -> None:
+        if (kind, namespace) not in self._refused:
+            self._refused.add((kind, namespace))
+            log.warning(
+                "namespace cannot be read; create it and install the chart again, which grants the"
+                " Role, or take it off the list",
+                extra={"namespace": namespace, "kind": str(kind), "error": str(error)},
+            )
+
+
+def _joined(versions: Mapping[str, str]) -> str:
+    return " ".join(f"{name}={version}" for name, version in versions.items())
+
+
+def _split(joined: str) -> dict[str, str]:
+    parts = (part.partition("=") for part in joined.split())
+    return {name: version for name, _, version in parts}
