@@ -14,13 +14,14 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from tests.kubernetes import node
 from tests.kubernetes import world as worlds
-from tests.kubernetes.release import HOME, LEADER, OURS, service, stub
+from tests.kubernetes.release import HOME, LEADER, NAME, OURS, service, stub
 from tests.kubernetes.world import Begun, kubectl
 from tests.lifecycle import harness
 from tests.lifecycle.harness import DONE
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("keda")]
 
+LEASE = ServiceKey(HOME, NAME)
 ALONE = {"hearth.dev/max-in-flight": "1"}
 LONG = {"text": " ".join(["word"] * 150), "token_interval": "100ms"}
 """Fifteen seconds: within the drain limit, far beyond the time in which an idle one sleeps."""
@@ -82,28 +83,43 @@ async def test_a_leader_that_is_sent_away_finishes_its_streams(hearth, world, tw
     await hearth.asleep(key)
 
 
-async def test_a_leader_that_is_killed_is_replaced_by_the_standby(hearth, world, two):
+async def test_a_leader_whose_process_is_killed(hearth, world, two):
     key, _ = two
     await world.pods(HOME, OURS, lambda pods: len(pods) == 2 and all(map(_ready, pods)))
     before = await hearth.leader()
     async with never_two(world), anyio.create_task_group() as tasks:
         streams = [Begun(tasks, _broken_stream(hearth, key)) for _ in range(2)]
         await hearth.row(key, lambda row: row["inFlight"] == 2)
+        held = await world.find(kinds.LEASE, LEASE)
         for pid in node.processes_of(before):
             os.kill(pid, signal.SIGKILL)
         # Its container restarts in the pod that still bears the label, and takes it off.
-        after = await _other_leader(world, before)
-        [again] = [
-            pod
-            for pod in await world.pods(HOME, OURS, lambda pods: all(map(_ready, pods)))
-            if _name(pod) == _name(before)
-        ]
+        await world.until(kinds.LEASE, LEASE, lambda lease: _holder(lease) != _holder(held))
+        pods = await world.pods(HOME, OURS, lambda pods: all(map(_ready, pods)))
+        [again] = [pod for pod in pods if _name(pod) == _name(before)]
         assert again["status"]["containerStatuses"][0]["restartCount"] == 1
+        after = await hearth.leader()
+        assert _holder(await world.find(kinds.LEASE, LEASE)).startswith(_name(after))
         await hearth.reachable()
         assert await hearth.answer(key) == "one two three"
     assert [stream.value for stream in streams] == ["broken", "broken"]  # not: whole
-    assert _name(await hearth.leader()) == _name(after)
     await hearth.asleep(key)
+
+
+async def test_a_leader_that_is_killed_with_its_pod_is_replaced_by_another(hearth, world, two):
+    key, _ = two
+    before = await hearth.leader()
+    async with never_two(world), anyio.create_task_group() as tasks:
+        stream = Begun(tasks, _broken_stream(hearth, key))
+        await hearth.row(key, lambda row: row["inFlight"] == 1)
+        await kubectl("-n", HOME, "delete", "pod", _name(before), "--force", "--grace-period=0")
+        for pid in node.processes_of(before, present=False):
+            os.kill(pid, signal.SIGKILL)
+        await _other_leader(world, before)
+        await hearth.reachable()
+        assert await hearth.answer(key) == "one two three"
+    assert stream.value == "broken"
+    await world.pods(HOME, OURS, lambda pods: len(pods) == 2 and all(map(_ready, pods)))
 
 
 async def test_an_upgrade_ends_no_stream_and_fails_no_request(hearth, world, two):
@@ -150,6 +166,10 @@ async def _broken_stream(hearth, key):
 
 def _name(pod):
     return pod["metadata"]["name"]
+
+
+def _holder(lease):
+    return lease["spec"].get("holderIdentity") or ""
 
 
 def _leads(pod):
