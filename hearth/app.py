@@ -195,6 +195,8 @@ class App:
         stop = self.demand.listen(Edges(self.demand, self.routes, self._services))
         try:
             async with anyio.create_task_group() as tasks:
+                # Before the first route: a field that the cluster drops may be who may ask.
+                await tasks.start(self.watching.schemas.run)
                 tasks.start_soon(services.run)
                 tasks.start_soon(namespaces.run)
                 if self._scaler_tls_port is not None:

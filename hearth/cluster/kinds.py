@@ -16,6 +16,11 @@ SCALED_OBJECT = Kind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects")
 TRIGGER_AUTHENTICATION = Kind(
     "keda.sh", "v1alpha1", "TriggerAuthentication", "triggerauthentications"
 )
+DEFINITION = Kind(
+    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
+    namespaced=False,
+)  # fmt: skip
+"""Only looked at; nobody's manifest that Hearth would take."""
 
 
 def llm_service(group: str) -> Kind:

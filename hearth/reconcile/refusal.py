@@ -13,6 +13,9 @@ NOT_OWNED = "NotOwned"
 CLAIM_CHANGED = "ClaimChanged"
 """What the spec wants of a claim that is written once is not what was written."""
 
+CRD_OUTDATED = "CRDOutdated"
+"""The cluster drops a field that says who may use a service."""
+
 
 class Refused(Exception):
     """What runs goes on running; status says why, and nothing is tried again until a change."""

@@ -10,7 +10,7 @@ from hearth.api.runtime import InferenceRuntime
 from hearth.cluster import kinds
 from hearth.cluster.informer import Informer, by_label
 from hearth.cluster.interface import Cluster, Kind
-from hearth.reconcile import reading, selection
+from hearth.reconcile import reading, schemas, selection
 
 OWNED = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.CLAIM)
 """Kinds of the objects that Hearth writes for a service."""
@@ -36,6 +36,9 @@ class Watching:
 
         A kind that the cluster does not serve is asked for every `missing_retry_s`.
         """
+        groups = tuple(groups)
+        self.schemas = schemas.Schemas(cluster, api_groups=groups, changed=self._all_changed)
+        """What the cluster drops of our kinds; run it too."""
         self._enqueue = enqueue
         self._enqueue_namespace = enqueue_namespace
         self._shared_service = shared_service
@@ -63,7 +66,7 @@ class Watching:
             informer.listen(self._runtime_changed)
         for informer in (*self._owned.values(), self._pods):
             informer.listen(self._owned_changed)
-        self.listen_keda(self._keda_flipped)
+        self.listen_keda(self._all_changed)
 
     @property
     def informers(self) -> tuple[Informer, ...]:
@@ -143,7 +146,7 @@ class Watching:
                 if any(selection.uses(service, runtime) for runtime in changed):
                     self._enqueue(service.key)
 
-    def _keda_flipped(self) -> None:
+    def _all_changed(self) -> None:
         for key in self.known():
             self._enqueue(key)
 
