@@ -9,7 +9,6 @@ from hearth import names
 from hearth.api import options
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
-from hearth.api.options import Options
 from hearth.api.runtime import InferenceRuntime
 from hearth.cache import source, volume
 from hearth.cluster import kinds
@@ -26,7 +25,6 @@ class Desired:
     """In write order; each with its hash, and its owner where the service has a uid."""
     initial_replicas: int
     """Replicas of the Deployment when it is created; the manifest itself never says any."""
-    options: Options
     advice: tuple[str, ...]
     """What works, but maybe not as meant."""
 
@@ -36,7 +34,7 @@ def render(service: LLMService, runtime: InferenceRuntime, *, site: Site) -> Des
     _check(service, site)
     model = _model(service)
     try:
-        chosen = options.parse(service.metadata.annotations)
+        options.parse(service.metadata.annotations)  # for the gateway; a mistake in them is refused
         storage = volume.render(service.spec.cache, model, key=service.key, group=service.group)
     except options.BadOption as error:
         raise Refused(refusal.RENDER, str(error)) from error
@@ -56,7 +54,6 @@ def render(service: LLMService, runtime: InferenceRuntime, *, site: Site) -> Des
     return Desired(
         manifests=tuple(_hashed(_owned(manifest, service)) for manifest in rendered),
         initial_replicas=service.spec.scaling.min,
-        options=chosen,
         advice=advice.of(service, runtime, model),
     )
 

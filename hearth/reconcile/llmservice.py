@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, ServiceKey
-from hearth.api.options import Options
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, ClusterError, Forbidden, Invalid, NotFound
 from hearth.demand import DemandTable
@@ -110,11 +109,7 @@ class Reconciler:
         key = service.key
         facts = self._observe(service)
         try:
-            decided = (
-                _Decided(refusal=refused, readable=False)
-                if refused
-                else await self._decide(service)
-            )
+            decided = await self._decide(service, refused)
         except ClusterError:
             if key not in self._routes:  # what runs is served, whatever cannot be read now
                 self._publish(service, _Decided(), facts)
@@ -133,8 +128,13 @@ class Reconciler:
         await self._say(service, self._seen(service, decided, facts))
         return again_s
 
-    async def _decide(self, service: LLMService) -> _Decided:
-        """Everything is rendered before anything is written."""
+    async def _decide(self, service: LLMService, refused: Refusal | None) -> _Decided:
+        """Everything is rendered before anything is written.  `refused`: it cannot be read."""
+        outdated = self._watching.schemas.outdated(service.group)
+        if outdated and outdated.refusal:
+            return _Decided(refusal=outdated.refusal, readable=refused is None)
+        if refused:
+            return _Decided(refusal=refused, readable=False)
         runtime = None
         try:
             runtime = selection.pick(service, self._watching.runtimes(service.group))
@@ -180,22 +180,24 @@ class Reconciler:
 
     def _publish(self, service: LLMService, decided: _Decided, facts: Facts) -> None:
         summary = status.summarize(service, self._seen(service, decided, facts), wall=self._wall())
+        before = self._routes.find(service.key)
         self._routes.put(
             route(
                 service,
-                options=decided.desired.options if decided.desired else Options(),
                 facts=facts,
                 refusal=decided.refusal,
+                readable=decided.readable,
                 phase=summary.phase or "Pending",
                 scale=scale(
                     service,
                     self._deployment(service.key),
                     refused=decided.refusal is not None,
                     readable=decided.readable,
-                    before=self._routes.find(service.key),
+                    before=before,
                 ),
                 paused=scaling.paused(self._scaled_object(service.key)),
                 scaler_tls=self._scaler_tls(service, decided),
+                before=before,
             )
         )
         said = {"service": str(service.key), "backends": len(facts.backends), "ready": facts.ready}
@@ -213,6 +215,7 @@ class Reconciler:
         paused = scaling.paused(scaled_object)
         listens = self._connected(service.key) if scaled_object and not paused else True
         shared = self._shared_refusal(service.key.namespace)
+        outdated = self._watching.schemas.outdated(service.group)
         return status.Seen(
             facts=facts,
             demand=self._demand.demand(service.key),
@@ -228,6 +231,7 @@ class Reconciler:
             advice=(
                 *(decided.desired.advice if decided.desired else ()),
                 *((shared.message,) if shared else ()),
+                *((outdated.advice,) if outdated and outdated.advice else ()),
             ),
         )
 

@@ -2,20 +2,36 @@
 
 from pydantic import ValidationError
 
-from hearth.api.llmservice import LLMService
+from hearth.api.llmservice import Authentication, LLMService
 from hearth.api.meta import Manifest, spelled
 from hearth.reconcile import refusal
 from hearth.routes import Refusal
 
+_NO_NAME = "-"
+"""What no Secret can be called."""
+
 
 def read(manifest: Manifest) -> tuple[LLMService, Refusal | None]:
-    """The service; one that cannot be read keeps its name, and is refused."""
+    """The service; one that cannot be read keeps its name and its API key, and is refused."""
     try:
         return LLMService.model_validate(manifest), None
     except ValidationError as error:
         first = error.errors()[0]
         field = spelled(first["loc"])
-        bare = {**manifest, "spec": {"model": {}}}
+        bare = {**manifest, "spec": {"model": {}, "endpoint": _access(manifest.get("spec"))}}
         return LLMService.model_validate(bare), Refusal(
             reason=refusal.RENDER, message=f"{field}: {first['msg']}"
         )
+
+
+def _access(spec: object) -> Manifest:
+    """Who may ask: what runs must not be open to all for a mistake elsewhere, nor for one here."""
+    endpoint = spec.get("endpoint") if isinstance(spec, dict) else None
+    said = endpoint.get("authentication") if isinstance(endpoint, dict) else endpoint
+    if said is None:
+        return {}
+    try:
+        Authentication.model_validate(said)
+    except ValidationError:
+        said = {"secretRef": {"name": _NO_NAME, "key": _NO_NAME}}
+    return {"authentication": said}

@@ -3,25 +3,47 @@
 import dataclasses
 import datetime
 
+from hearth.api import options
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.api.options import Options
 from hearth.reconcile.observation import Facts
+from hearth.reconcile.refusal import CRD_OUTDATED
 from hearth.routes import ColdStart, KeyRef, Refusal, Route, Scale
 
 
 def route(
     service: LLMService,
     *,
-    options: Options,
     facts: Facts,
     refusal: Refusal | None,
+    readable: bool,
     phase: str,
     scale: Scale | None,
     paused: bool,
     scaler_tls: str | None,
+    before: Route | None,
 ) -> Route:
-    """The route as of now.  A refused spec still says who may ask: its key is never lost."""
+    """The route as of now.  A refused spec still says who may ask: its key is never lost.
+
+    Where the cluster itself lost it, nobody is served.  Of a spec that cannot be read the route
+    before says who may ask, and how; where there is none, only who.
+    """
+    lost = refusal is not None and refusal.reason == CRD_OUTDATED
+    backends = () if lost else facts.backends
+    known = before if before and before.uid == service.metadata.uid else None
+    if known is not None and not readable:
+        return dataclasses.replace(
+            known,
+            phase=phase,
+            backends=backends,
+            failure=facts.failure,
+            refusal=refusal,
+            scale=scale,
+            paused=paused,
+            scaler_tls=scaler_tls,
+        )
+    chosen = _options(service, known)
     endpoint = service.spec.endpoint
     secret = endpoint.authentication.secret_ref if endpoint.authentication else None
     # Plain numbers from here on: a route is written out as JSON, and Duration is for people.
@@ -30,14 +52,14 @@ def route(
         uid=service.metadata.uid,
         created=_unix_s(service.metadata.creation_timestamp),
         phase=phase,
-        backends=facts.backends,
+        backends=backends,
         cold_start=ColdStart(endpoint.cold_start.mode),
         max_queue=endpoint.max_queue,
-        max_in_flight=options.max_in_flight,
+        max_in_flight=chosen.max_in_flight,
         activation_timeout_s=float(service.spec.scaling.activation_timeout),
         heartbeat_s=float(endpoint.cold_start.heartbeat_interval),
-        response_timeout_s=options.response_timeout_s,
-        idle_timeout_s=options.idle_timeout_s,
+        response_timeout_s=chosen.response_timeout_s,
+        idle_timeout_s=chosen.idle_timeout_s,
         authentication=KeyRef(secret=secret.name, key=secret.key) if secret else None,
         failure=facts.failure,
         refusal=refusal,
@@ -83,6 +105,20 @@ def scale(
         replicas=replicas,
         pods=pods,
     )
+
+
+def _options(service: LLMService, known: Route | None) -> Options:
+    """Those of a refused spec too; where they are the mistake, the ones before."""
+    try:
+        return options.parse(service.metadata.annotations)
+    except options.BadOption:
+        if known is None:
+            return Options()
+        return Options(
+            max_in_flight=known.max_in_flight,
+            response_timeout_s=known.response_timeout_s,
+            idle_timeout_s=known.idle_timeout_s,
+        )
 
 
 def _unix_s(timestamp: str) -> int:

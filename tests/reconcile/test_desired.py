@@ -2,7 +2,6 @@
 
 import pytest
 
-from hearth.api import options
 from hearth.reconcile import desired
 from hearth.reconcile.refusal import Refused
 from hearth.reconcile.site import Site
@@ -82,11 +81,6 @@ def test_the_hash_moves_with_what_is_wanted_and_no_more():
 @pytest.mark.parametrize("least", [0, 2])
 def test_it_is_created_at_its_minimum(least: int):
     assert render(service({"scaling": {"min": least, "max": 3}})).initial_replicas == least
-
-
-def test_options_are_those_of_the_annotations():
-    got = render(service(annotations={"hearth.dev/max-in-flight": "4"}))
-    assert got.options == options.Options(max_in_flight=4)
 
 
 @pytest.mark.parametrize(

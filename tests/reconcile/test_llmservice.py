@@ -4,6 +4,7 @@ import pytest
 
 from hearth.cluster import kinds
 from hearth.cluster.interface import Forbidden, Invalid, NotFound, Unavailable
+from hearth.routes import ColdStart, KeyRef
 from tests.reconcile.shell import ALL, HEARTH, KEY, NOCTAYA, World
 
 
@@ -145,6 +146,46 @@ async def test_what_cannot_even_be_read_is_refused(world):
     await world.look()
     assert (await world.conditions())["Ready"] == ("False", "Render")
     assert "spec.model.source.uri" in world.routes.find(KEY).refusal.message
+
+
+ASKED = {
+    "maxQueue": 7,
+    "coldStart": {"mode": "reject"},
+    "authentication": {"secretRef": {"name": "s", "key": "k"}},
+}
+TOO_LONG = {"scaling": {"activationTimeout": "9999999h"}}
+
+
+@pytest.mark.parametrize("ran", [True, False])
+async def test_an_edit_that_cannot_be_read_does_not_open_what_runs_to_all(world, ran):
+    await world.runtime()
+    await world.user("LLMService", spec={**PLAIN, "endpoint": ASKED})
+    if ran:
+        await world.look()
+    await world.user("LLMService", spec={**PLAIN, "endpoint": ASKED, **TOO_LONG})
+    await world.look()
+    route = world.routes.find(KEY)
+    assert route.refusal is not None and route.phase == "Degraded"
+    assert route.authentication == KeyRef(secret="s", key="k")
+    assert not ran or (route.max_queue, route.cold_start) == (7, ColdStart.REJECT)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "spec", "expected"),
+    [("4", {**PLAIN, **BAD}, 4), ("lots", PLAIN, 3), ("lots", {**PLAIN, **BAD}, 3)],
+)
+async def test_a_refused_edit_does_not_let_more_through(world, annotation, spec, expected):
+    def named(value):
+        annotations = {"hearth.dev/max-in-flight": value}
+        return {"name": "chat", "namespace": "ai", "annotations": annotations}
+
+    await world.runtime()
+    await world.user("LLMService", metadata=named("3"))
+    await world.look()
+    await world.user("LLMService", spec=spec, metadata=named(annotation))
+    await world.look()
+    assert world.routes.find(KEY).refusal is not None
+    assert world.routes.find(KEY).max_in_flight == expected
 
 
 async def test_of_two_of_one_name_the_later_touches_nothing(world):

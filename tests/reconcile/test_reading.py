@@ -39,3 +39,26 @@ def test_a_readable_one_is_read():
 def test_fields_of_a_newer_version_are_passed_over():
     spec = {"model": {"source": {"uri": "hf://a/b"}, "flavour": "new"}}
     assert reading.read(manifest(spec, status={"phase": "Dreaming"}))[1] is None
+
+
+KEY = {"secretRef": {"name": "s", "key": "k"}}
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "secret"),
+    [
+        ({"authentication": KEY}, "s"),
+        ({"authentication": KEY, "maxQueue": "many"}, "s"),
+        ({"authentication": {"secretRef": {"name": "s"}}}, "-"),
+        ({"authentication": "open sesame"}, "-"),
+        ("nonsense", "-"),
+        ({"authentication": None}, None),
+        ({}, None),
+        (None, None),
+    ],
+)
+def test_who_may_ask_is_kept_of_what_cannot_be_read(endpoint, secret):
+    spec = {"model": {}, "scaling": {"min": "one"}, "endpoint": endpoint}
+    service, refusal = reading.read(manifest(spec))
+    kept = service.spec.endpoint.authentication
+    assert refusal is not None and (kept.secret_ref.name if kept else None) == secret
