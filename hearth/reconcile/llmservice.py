@@ -37,9 +37,6 @@ from hearth.routes import Refusal, RouteTable
 
 logger = logging.getLogger(__name__)
 
-_REFUSED_S = 60.0
-"""How long a write that the cluster refuses rests before it is tried again."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Decided:
@@ -96,14 +93,17 @@ class Reconciler:
         service, refused = found[0]
         if len(found) > 1:
             service = desired.first_of(found[0][0], found[1][0])
-            for other, _ in found:
-                if other is not service:
-                    await self._refuse(other, desired.name_taken(other, service).refusal)
             refused = next(why for one, why in found if one is service)
+        again_s = None
         if service.metadata.deletion_timestamp:
             self._forget(key)  # its objects go with it
-            return None
-        return await self._serve(service, refused)
+        else:
+            again_s = await self._serve(service, refused)
+        # Last: that one of them cannot be written to is no harm to the other.
+        for other, _ in found:
+            if other is not service:
+                await self._refuse(other, desired.name_taken(other, service).refusal)
+        return again_s
 
     async def _serve(self, service: LLMService, refused: Refusal | None) -> float | None:
         key = service.key
@@ -115,7 +115,7 @@ class Reconciler:
                 self._publish(service, _Decided(), facts)
             raise
         self._publish(service, decided, facts)
-        again_s = self._again_s(key, facts)
+        again_s = self._again_s(key, facts, decided.refusal)
         if decided.writes:
             try:
                 await writing.carry_out(self._cluster, decided.writes)
@@ -124,7 +124,7 @@ class Reconciler:
                 decided = replace(decided, refusal=why)
                 self._publish(service, decided, facts)
                 # Invalid stays so until a change; a quota or webhook may relent.
-                again_s = min(again_s or _REFUSED_S, _REFUSED_S)
+                again_s = min(again_s or refusal.RETRY_S, refusal.RETRY_S)
         await self._say(service, self._seen(service, decided, facts))
         return again_s
 
@@ -272,11 +272,14 @@ class Reconciler:
             )
             await telling.tell(self._cluster, service, one, wall=self._wall())
 
-    def _again_s(self, key: ServiceKey, facts: Facts) -> float | None:
-        """When to look again: a lease that runs out is no event, nor is a second sighting."""
+    def _again_s(self, key: ServiceKey, facts: Facts, refused: Refusal | None) -> float | None:
+        """When to look again: a lease that runs out is no event, nor is a second sighting, nor the
+        end of an object that is not Hearth's."""
+        foreign = refused is not None and refused.reason == refusal.NOT_OWNED
         waits = [
             facts.look_again_s,
             self._demand.lease_s(key) or None,
+            refusal.RETRY_S if foreign else None,
         ]
         return min((wait for wait in waits if wait), default=None)
 

@@ -17,6 +17,11 @@ CRD_OUTDATED = "CRDOutdated"
 """The cluster drops a field that says who may use a service."""
 
 
+RETRY_S = 60.0
+"""When to look again at what the cluster refuses, or where somebody else's object is in the way:
+nothing tells that either is over."""
+
+
 class Refused(Exception):
     """What runs goes on running; status says why, and nothing is tried again until a change."""
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, NotFound
-from hearth.reconcile import desired, plan, reading, writing
+from hearth.reconcile import desired, plan, reading, refusal, writing
 from hearth.reconcile.site import Site
 from hearth.reconcile.watching import Watching
 from hearth.routes import Refusal
@@ -34,8 +34,11 @@ class SharedEndpoints:
         """Why this namespace has no shared endpoint; None where it has one."""
         return self._refusals.get(namespace)
 
-    async def reconcile(self, namespace: str) -> None:
-        """Raises ClusterError."""
+    async def reconcile(self, namespace: str) -> float | None:
+        """One pass; seconds until another is worth while, though nothing is heard.
+
+        Raises ClusterError.
+        """
         services = [
             service
             for manifest in self._watching.services_in(namespace)
@@ -43,7 +46,7 @@ class SharedEndpoints:
         ]
         if not services:
             self._refusals.pop(namespace, None)
-            return  # it goes with its last owner
+            return None  # it goes with its last owner
         wanted = desired.render_shared(namespace, services, site=self._site)
         name = ServiceKey(namespace, wanted["metadata"]["name"])
         observed = self._watching.object(kinds.SERVICE, name)
@@ -58,3 +61,4 @@ class SharedEndpoints:
             for service in services:
                 self._changed(service.key)
         await writing.carry_out(self._cluster, planned.writes)
+        return refusal.RETRY_S if planned.refusal is not None else None

@@ -60,6 +60,10 @@ async def test_a_foreign_object_is_left_alone_and_named(world):
     assert (await world.cluster.get(kinds.SERVICE, "ai", "chat-backend")) == stored
     assert (await world.conditions())["Degraded"] == ("True", "NotOwned")
     assert "chat-backend" in world.routes.find(KEY).refusal.message
+    assert await world.look()  # again: nobody will tell when it is gone
+    await world.cluster.delete(stored)
+    await world.look()
+    assert await world.objects() == ALL
 
 
 async def test_a_missing_runtime_is_told_and_mended_by_its_coming(world):
@@ -165,8 +169,7 @@ async def test_an_edit_that_cannot_be_read_does_not_open_what_runs_to_all(world,
     await world.user("LLMService", spec={**PLAIN, "endpoint": ASKED, **TOO_LONG})
     await world.look()
     route = world.routes.find(KEY)
-    assert route.refusal is not None and route.phase == "Degraded"
-    assert route.authentication == KeyRef(secret="s", key="k")
+    assert route.refusal is not None and route.authentication == KeyRef(secret="s", key="k")
     assert not ran or (route.max_queue, route.cold_start) == (7, ColdStart.REJECT)
 
 
@@ -200,6 +203,18 @@ async def test_of_two_of_one_name_the_later_touches_nothing(world):
         "ownerReferences"
     ][0]
     assert owner["apiVersion"] == f"{HEARTH}/v1alpha1"
+
+
+async def test_the_later_of_two_that_cannot_be_told_does_not_stop_the_first(world):
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    await world.user("LLMService", group=NOCTAYA)
+    world.cluster.answers[("status", "LLMService")] = Invalid("no such field")
+    await world.user("LLMService", spec={**PLAIN, "endpoint": {"maxQueue": 7}})
+    with pytest.raises(Invalid):
+        await world.look()
+    assert world.routes.find(KEY).max_queue == 7
 
 
 async def test_a_deleted_service_leaves_no_route_and_no_demand(world):
