@@ -168,3 +168,26 @@ async def test_a_missing_secret_is_a_503():
         status, _, text = await s.ask(headers={"Authorization": "Bearer sesame"})
         assert (status, code_of(text)) == (503, "authentication_unavailable")
         assert asleep(s)
+
+
+async def test_a_stream_outlives_the_rotation_of_its_key():
+    """Field case 32: the key is asked for at the door, once."""
+    go = anyio.Event()
+
+    async def paced(conn: backend.Conn) -> None:
+        await conn.events()
+        await conn.chunk(backend.delta("a"))
+        await go.wait()
+        await conn.chunk(backend.DONE)
+        await conn.end()
+
+    async with backend.running(paced) as server, stage() as s:
+        s.secrets["ai/keys"] = {"api": b"old"}
+        s.put(pod(server), authentication=SECRET)
+        body = {**model("chat"), "stream": True}
+        async with s.post(body, headers={"Authorization": "Bearer old"}) as response:
+            await response.content.readany()
+            s.secrets["ai/keys"] = {"api": b"new"}
+            go.set()
+            assert (await response.read()).endswith(backend.DONE)
+        assert s.record.outcomes == ["ok"]

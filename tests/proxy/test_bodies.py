@@ -67,8 +67,9 @@ async def test_a_malformed_body_is_a_400_that_wakes_nothing(host, body):
 async def test_a_shared_host_wants_a_model():
     async with stage() as s:
         s.put()
-        status, _, text = await s.ask({"messages": []}, host=SHARED)
-        assert (status, json.loads(text)["error"]["param"]) == (400, "model")
+        for body in ({"messages": []}, {"model": ""}):
+            status, _, text = await s.ask(body, host=SHARED)
+            assert (status, json.loads(text)["error"]["param"]) == (400, "model")
 
 
 async def test_a_service_s_own_host_wants_none():

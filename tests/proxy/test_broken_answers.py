@@ -1,8 +1,11 @@
 """Answers that break, and clients that must not take them for whole."""
 
+import json
+
 import anyio
 import pytest
 
+from hearth.routes import Failure, Refusal
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, delta
 from tests.proxy.stage import BODY, KEY, STREAM, pod, stage
@@ -184,3 +187,74 @@ async def test_the_first_half_of_an_answer_that_breaks_before_its_body_is_a_502(
         s.put(pod(server))
         status, _, _ = await s.ask()
         assert status == 502
+
+
+# Every byte of ours, at each way a held stream can end: field cases 2, 4 and 6
+
+
+async def silent(conn: Conn) -> None:
+    await conn.until_closed()
+
+
+async def head_then_silent(conn: Conn) -> None:
+    await conn.events()
+    await conn.until_closed()
+
+
+async def one_event_then_silent(conn: Conn) -> None:
+    await conn.events()
+    await conn.chunk(delta("a"))
+    await conn.until_closed()
+
+
+async def one_event_then_reset(conn: Conn) -> None:
+    await conn.events()
+    await conn.chunk(delta("a"))
+    conn.reset()
+
+
+SHORT = {"response_timeout_s": 0.05, "idle_timeout_s": 0.05}
+WAYS = {
+    "failed": ({}, None, lambda s: s.put(failure=Failure(reason="OOMKilled", message="m"))),
+    "deleted": ({}, None, lambda s: s.routes.drop(KEY)),
+    "refused": ({}, None, lambda s: s.put(refusal=Refusal(reason="Render", message="m"))),
+    "too late": ({"activation_timeout_s": 0.05}, None, None),
+    "stopping": ({}, None, lambda s: s.tasks.start_soon(s.gateway.drain, 60)),
+    "crash": ({}, reset, None),
+    "crash in mid-stream": ({}, one_event_then_reset, None),
+    "silent": (SHORT, silent, None),
+    "silent after the head": (SHORT, head_then_silent, None),
+    "silent in mid-stream": (SHORT, one_event_then_silent, None),
+    "stopped in mid-stream": ({}, one_event_then_silent,
+                              lambda s: s.tasks.start_soon(s.gateway.drain, 0)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "handler", "change"), WAYS.values(), ids=WAYS)
+async def test_every_line_of_ours_is_a_comment_or_an_event_that_holds_json(fields, handler, change):
+    async def ready(conn: Conn) -> None:
+        if conn.seen.method == "GET":
+            return await conn.json({})
+        await handler(conn)
+
+    async with backend.running(ready) as server, stage() as s:
+        s.put(heartbeat_s=0.005, **fields)
+        async with s.post(STREAM) as response:
+            data = await response.content.readany()
+            if handler is not None:
+                s.put(pod(server))
+                await server.until(lambda b: b.calls())
+            while handler is one_event_then_silent and delta("a") not in data:
+                data += await response.content.readany()
+            if change is not None:
+                change(s)
+            data += await response.read()
+    codes = []
+    *events, rest = data.split(b"\n\n")
+    for event in events:
+        *comments, line = event.split(b"\n")
+        assert set(comments) <= {b": heartbeat"}
+        assert line.startswith(b"data: ")
+        codes.append(json.loads(line.removeprefix(b"data: ")).get("error", {}).get("code"))
+    assert rest == b""
+    assert all(codes[-1:]) and not any(codes[:-1])

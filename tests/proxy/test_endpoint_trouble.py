@@ -6,6 +6,7 @@ from hearth.routes import ColdStart, HttpReadiness, TcpReadiness
 from tests.proxy import backend
 from tests.proxy.backend import Conn
 from tests.proxy.stage import (
+    BODY,
     KEY,
     STREAM,
     error_of,
@@ -129,3 +130,30 @@ async def test_a_hung_endpoint_is_left_alone_for_a_while():
         assert sorted(statuses) == [200] * 7 + [504]
         assert len(sick.calls()) == 1
         assert s.record.failures == ["silent"]
+
+
+async def test_a_backend_that_closes_each_connection_after_its_answer_costs_nobody_a_502():
+    """Field case 20: it says keep-alive, and is gone by the next request."""
+
+    async def closes(conn: Conn) -> None:
+        await conn.json({"n": conn.seen.json["n"]}, "Connection: keep-alive")
+        conn.close()
+
+    async with backend.running(closes) as server, stage() as s:
+        s.put(pod(server))
+        for number in range(200):
+            status, _, text = await s.ask({**BODY, "n": number})
+            assert (status, text) == (200, f'{{"n": {number}}}')
+        assert [call.json["n"] for call in server.calls()] == list(range(200))
+        assert s.record.failures == []
+
+
+async def test_what_goes_to_another_pod_is_the_same_to_the_byte():
+    """Field case 21: nothing was processed, so the stored body goes out once more, once."""
+    body = b'{ "model" : "served",\t"x":"\xc3\xa9", "stream":false }\n'
+    async with backend.running() as server, stage() as s:
+        s.put(pod(backend.Server(port=free_port())), pod(server))
+        for _ in range(2):
+            assert (await s.ask(body))[0] == 200
+        assert s.record.failures == ["unreachable"]
+        assert [call.body for call in server.calls()] == [body] * 2

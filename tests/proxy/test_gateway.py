@@ -1,10 +1,12 @@
 """The gateway as one: opened, drained, and nothing left after every kind of ending."""
 
 import asyncio
+import contextlib
 import gc
 import json
 import os
 import random
+import time
 from dataclasses import replace
 
 import aiohttp
@@ -265,3 +267,66 @@ async def test_a_rejecting_service_under_load_counts_nothing_as_pending():
                 tasks.start_soon(s.ask, STREAM)
         assert s.record.outcomes == ["cold_start"] * 50
         assert s.demand.pending(KEY) == 0
+
+
+class Stall:
+    """The most CPU time that the loop's thread took between two turns of a 10 ms ticker.
+
+    CPU time of this one thread: what others do on the machine does not count.
+    """
+
+    def __init__(self) -> None:
+        self.longest_s = 0.0
+        self._loop = asyncio.get_running_loop()
+
+    def __enter__(self) -> "Stall":
+        self._last_s = time.thread_time()
+        self._timer = self._loop.call_later(0.01, self._tick)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._tick()
+        self._timer.cancel()
+
+    def _tick(self) -> None:
+        now_s = time.thread_time()
+        self.longest_s = max(self.longest_s, now_s - self._last_s)
+        self._last_s = now_s
+        self._timer = self._loop.call_later(0.01, self._tick)
+
+
+async def test_field_case_18_bodies_of_30_mb_do_not_stop_the_loop():
+    body = b'{"messages":"' + b"x" * 30_000_000 + b'","model":"ai/chat"}'
+    async with stage() as s:
+        s.put()
+        with Stall() as stall:
+            async with anyio.create_task_group() as tasks:
+                for _ in range(3):
+                    tasks.start_soon(lambda: s.ask(body, host="llm.test"))
+                await s.pending(3)
+                tasks.cancel_scope.cancel()
+            await s.pending(0)
+        assert stall.longest_s < 0.25
+        assert s.gateway.held_bytes == 0
+
+
+async def test_field_case_18_clients_that_hang_up_together_do_not_stop_the_loop():
+    async def long(conn: Conn) -> None:
+        await conn.events()
+        for _ in range(20):
+            await conn.chunk(b"data: " + b"x" * 60_000 + b"\n\n")
+        await conn.until_closed()
+
+    async with backend.running(long) as server, stage() as s:
+        s.put(pod(server), max_queue=40)
+        async with contextlib.AsyncExitStack() as clients:
+            for _ in range(30):
+                client = await clients.enter_async_context(s.raw())
+                await client.until(b"data: ")  # and reads no further
+            with Stall() as stall:
+                await clients.aclose()
+                await server.until(lambda b: b.open == 0)
+                await s.pending(0)
+        assert stall.longest_s < 0.25
+        await s.record.until(30)
+        assert s.record.outcomes == ["client_cancelled"] * 30

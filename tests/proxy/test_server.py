@@ -6,6 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from hearth.api.meta import ServiceKey
 from hearth.routes import KeyRef, Refusal
 from tests.proxy import backend
 from tests.proxy.stage import (
@@ -87,6 +88,18 @@ async def test_without_a_default_namespace_a_shared_host_wants_a_qualified_name(
         s.put(pod(server))
         assert (await s.ask(model("chat"), host=SHARED))[0] == 404
         assert (await s.ask(model("ai/chat"), host=SHARED))[0] == 200
+
+
+async def test_one_name_in_two_namespaces_is_two_models():
+    """Field case 25: no coin is tossed."""
+    other = ServiceKey("bio", "chat")
+    async with backend.running() as ours, backend.running() as theirs, stage() as s:
+        s.put(pod(ours))
+        s.put(pod(theirs), key=other)
+        asked = [(SHARED, "ai/chat"), (SHARED, "chat"), (SPACE, "chat")]
+        for host, name in [*asked, (SHARED, "bio/chat"), ("hearth.bio.svc", "chat")]:
+            assert (await s.ask(model(name), host=host))[0] == 200
+        assert (len(ours.calls()), len(theirs.calls())) == (3, 2)
 
 
 # Everything else
