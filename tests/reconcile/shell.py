@@ -13,6 +13,7 @@ from hearth.reconcile.shared import SharedEndpoints
 from hearth.reconcile.site import Site
 from hearth.reconcile.watching import OWNED, Watching
 from hearth.routes import RouteTable
+from tests.reconcile import builders
 
 KEY = ServiceKey("ai", "chat")
 HEARTH, NOCTAYA = "serving.hearth.dev", "serving.noctaya.io"
@@ -54,8 +55,9 @@ class Refusing(LocalCluster):
 
 
 class World:
-    def __init__(self):
-        self.cluster = Refusing()
+    def __init__(self, cluster=None):
+        """`cluster`: what an earlier Hearth, or a test, left."""
+        self.cluster = cluster or Refusing()
         self.routes = RouteTable()
         self.demand = DemandTable(linger_s=1)
         self.asked = set()
@@ -128,6 +130,19 @@ class World:
 
     async def service(self, name="chat", group=HEARTH):
         return await self.cluster.get(kinds.llm_service(group), "ai", name)
+
+    async def pod(self, **how):
+        """A pod of the service's, as `builders.pod` makes it; written over the one before."""
+        made = builders.merged(builders.pod(**how), {"metadata": {"labels": names.selector(KEY)}})
+        made["metadata"].pop("uid")
+        made["spec"]["containers"][0].pop("readinessProbe")
+        await self.cluster.apply(
+            {k: v for k, v in made.items() if k != "status"}, manager="kubelet"
+        )
+        await self.cluster.patch_status(made, manager="kubelet")
+
+    async def pod_ready(self):
+        await self.pod(ready=True)
 
     async def conditions(self, name="chat", group=HEARTH):
         status = (await self.service(name, group)).get("status", {})
