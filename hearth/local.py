@@ -1,7 +1,9 @@
 """`hearth local`: the whole product on one machine, with pods as processes."""
 
 import functools
+import os
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -46,7 +48,7 @@ async def _serve(settings: LocalSettings) -> None:
         report=console.report,
     )
     # To the very end: one signal too many must not kill Hearth before its pods are gone.
-    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with anyio.open_signal_receiver(*_ends()) as signals:
         async with app.listen() as bound, anyio.create_task_group() as tasks:
             await tasks.start(kubelet.run)  # first: it ends what a killed Hearth has left
             tasks.start_soon(Workloads(cluster).run)
@@ -66,6 +68,13 @@ async def _serve(settings: LocalSettings) -> None:
             tasks.start_soon(files.watch)
             await _drained(signals, app)
             tasks.cancel_scope.cancel()
+
+
+def _ends() -> list[signal.Signals]:
+    """What ends Hearth: the end of its terminal too, or its pods would keep the devices."""
+    ends = [signal.SIGINT, signal.SIGTERM]
+    # Under `nohup` that is ignored, and stays so.
+    return ends if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [*ends, signal.SIGHUP]
 
 
 async def _drained(signals: AsyncIterator[signal.Signals], app: App) -> None:
@@ -109,4 +118,10 @@ def _dialled(address: tuple[str, int]) -> str:
 
 
 def _print(line: str) -> None:
-    print(line, flush=True)
+    try:
+        print(line, flush=True)
+    except OSError:
+        # Nobody reads any more (`| head`, a terminal that went): no reason not to serve.  What is
+        # left in the buffer would fail again at the end.
+        with open(os.devnull, "w") as nowhere:
+            os.dup2(nowhere.fileno(), sys.stdout.fileno())

@@ -107,6 +107,29 @@ async def test_a_second_ctrl_c_cuts_what_still_streams(hearth):
         assert await hearth.process.wait() == 0
 
 
+async def test_a_terminal_that_goes_ends_it_in_order_and_one_that_does_not_read_is_no_matter(
+    hearth,
+):
+    hearth.write("models.yaml", runtime("stub"), service("chat"))
+    await hearth.start()
+    hearth.process._transport.get_pipe_transport(1).close()
+    assert await hearth.answer() == "one two three"
+    assert await hearth.stop(signal.SIGHUP) == 0
+    assert hearth.errors == "" and hearth.engines() == []
+
+
+async def test_under_nohup_the_terminal_may_go(hearth):
+    hearth.write("models.yaml", runtime("stub"), service("chat"))
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # a child inherits that
+    try:
+        await hearth.start()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    hearth.process.send_signal(signal.SIGHUP)
+    assert await hearth.answer() == "one two three"
+    assert await hearth.stop() == 0
+
+
 async def read(asked):
     async with asked as response:
         return await response.read()
