@@ -114,6 +114,14 @@ def autoscaling(
         return Said("False", "ScalerCertificate", certificate)
     if scaled_object is None:
         return Said("Unknown", "Progressing", "the ScaledObject is not written yet")
+    if scaled_object["metadata"].get("deletionTimestamp"):
+        waits = ", ".join(scaled_object["metadata"].get("finalizers", ()))
+        return Said(
+            "False",
+            "ScaledObjectDeleting",
+            f"the ScaledObject is being deleted, and waits for its finalizers ({waits}); KEDA takes"
+            " off its own when it runs. Hearth writes it anew when it is gone",
+        )
     said = failures.condition(scaled_object, "Ready")
     if said.get("status") == "False":
         return Said("False", said.get("reason") or "NotReady", said.get("message", ""))

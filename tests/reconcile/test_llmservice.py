@@ -244,9 +244,11 @@ async def test_what_the_cluster_refuses_becomes_a_condition(world, error):
     await world.runtime()
     await world.user("LLMService")
     world.cluster.answers[("apply", "ScaledObject")] = error
-    assert await world.look() is not None
+    # Field case 61: its own words in the condition, no hot loop, and the rest is there.
+    assert await world.look() >= 30
     assert (await world.conditions())["Degraded"][0] == "True"
     assert str(error) in world.routes.find(KEY).refusal.message
+    assert await world.objects() == [name for name in ALL if "ScaledObject" not in name]
     world.cluster.answers.clear()
     await world.look()
     await world.look()
@@ -298,3 +300,102 @@ async def test_demand_without_pods_is_pending_until_the_lease_ends(world):
     again_s = await world.look()
     assert (await world.service())["status"]["phase"] == "Pending"
     assert 0 < again_s <= 60
+
+
+async def test_field_case_62_a_new_hearth_leaves_the_scale_alone(world):
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    before = (await world.cluster.get(kinds.DEPLOYMENT, *KEY))["metadata"]["uid"]
+    await world.cluster.scale(KEY, replicas=3)
+    await world.runtime(image="engine:2")
+    restarted = World(world.cluster)
+    await restarted.look()
+    deployment = await world.cluster.get(kinds.DEPLOYMENT, *KEY)
+    assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "engine:2"
+    assert deployment["spec"]["replicas"] == 3 and deployment["metadata"]["uid"] == before
+    [owner] = [
+        entry
+        for entry in deployment["metadata"]["managedFields"]
+        if "f:replicas" in entry["fieldsV1"].get("f:spec", {})
+    ]
+    assert owner["subresource"] == "scale"
+    restarted.cluster.written.clear()
+    await restarted.look()
+    assert restarted.cluster.written == []
+
+
+async def test_field_case_74_each_trouble_shows_after_one_event(world):
+    async def conditions():
+        """One event, one pass."""
+        await world.caught_up()
+        assert world.asked == {KEY}
+        world.asked.clear()
+        await world.look()
+        return await world.conditions()
+
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    await world.caught_up()
+    world.asked.clear()
+    await world.pod(ready=True)
+    assert (await conditions())["Ready"] == ("True", "Available")
+    await world.pod(waiting={"reason": "CrashLoopBackOff"}, restarts=2)
+    found = await conditions()
+    assert (found["Ready"][0], found["Degraded"]) == ("False", ("True", "CrashLoopBackOff"))
+    assert world.routes.find(KEY).failure.reason == "CrashLoopBackOff"
+    await world.pod(ready=True, restarts=3)
+    found = await conditions()
+    assert (found["Ready"][0], found["Degraded"][0]) == ("True", "False")
+    scaled_object = await world.cluster.get(kinds.SCALED_OBJECT, *KEY)
+    ready = {"type": "Ready", "status": "False", "reason": "TriggerError", "message": "m"}
+    await world.cluster.patch_status(
+        scaled_object | {"status": {"conditions": [ready]}}, manager="keda"
+    )
+    assert (await conditions())["AutoscalingReady"] == ("False", "TriggerError")
+
+
+FINALIZED = {"finalizers": ["finalizer.keda.sh"]}
+
+
+async def finalized(world):
+    """KEDA's finalizer is on the ScaledObject, and KEDA is gone."""
+    await world.runtime()
+    service = await world.user("LLMService")
+    await world.look()
+    scaled_object = await world.cluster.get(kinds.SCALED_OBJECT, *KEY)
+    metadata = scaled_object["metadata"] | FINALIZED
+    return service, await world.cluster.update(scaled_object | {"metadata": metadata})
+
+
+async def test_field_case_60_a_stuck_scaled_object_holds_up_no_deletion(world):
+    service, _ = await finalized(world)
+    assert "finalizers" not in (await world.service())["metadata"]
+    await world.cluster.delete(service)
+    with pytest.raises(NotFound):
+        await world.service()
+    assert await world.objects() == ["ScaledObject/chat"]
+    await world.look()
+    assert KEY not in world.routes
+
+
+async def test_field_case_60_a_stuck_scaled_object_is_named(world):
+    _, scaled_object = await finalized(world)
+    await world.cluster.delete(scaled_object)
+    world.cluster.written.clear()
+    await world.look()
+    [said] = [
+        one
+        for one in (await world.service())["status"]["conditions"]
+        if one["type"] == "AutoscalingReady"
+    ]
+    assert (said["status"], said["reason"]) == ("False", "ScaledObjectDeleting")
+    assert "finalizer.keda.sh" in said["message"]
+    assert not any(kind == "ScaledObject" for _, kind, _ in world.cluster.written)
+    going = await world.cluster.get(kinds.SCALED_OBJECT, *KEY)
+    metadata = {k: v for k, v in going["metadata"].items() if k != "finalizers"}
+    await world.cluster.update(going | {"metadata": metadata})
+    await world.look()
+    await world.look()
+    assert (await world.conditions())["AutoscalingReady"] == ("True", "ScaledObjectApplied")

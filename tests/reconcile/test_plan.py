@@ -1,5 +1,7 @@
 """Which writes turn what is there into what should be: decided here, carried out on a store."""
 
+from dataclasses import replace
+
 import pytest
 
 from hearth import names
@@ -248,3 +250,50 @@ def test_a_shared_service_of_somebody_else_is_left_alone(change: Manifest):
     assert got.writes == ()
     assert got.refusal is not None
     assert "choose another name for the shared endpoint" in got.refusal.message
+
+
+def as_before(of: Manifest) -> Manifest:
+    """What an earlier release wrote: other labels and fields, and so another hash."""
+    older = merged(
+        of,
+        {
+            "metadata": {
+                "labels": {"app.kubernetes.io/component": "backend"},
+                "annotations": {names.HASH_ANNOTATION: "0" * 16},
+            }
+        },
+    )
+    match of["kind"]:
+        case "Deployment":
+            del older["spec"]["template"]["spec"]["enableServiceLinks"]
+            del older["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"]
+            older["spec"]["progressDeadlineSeconds"] = 60
+        case "ScaledObject":
+            older["spec"]["pollingInterval"] = 30
+            older["spec"]["advanced"]["restoreToOriginalReplicaCount"] = True
+        case "Service":
+            older["spec"]["sessionAffinity"] = "ClientIP"
+        case "PersistentVolumeClaim":
+            return of  # what may not change, no release changes
+    return older
+
+
+def test_field_case_90_objects_of_an_earlier_release_are_updated_in_place(world: World):
+    today = render(world.service)
+    older = replace(today, manifests=tuple(map(as_before, today.manifests)))
+    world.carry_out(plan.writes(world.service, older, ()))
+    world.store.scale(KEY, replicas=2, manager="keda")
+    before = {m["kind"] + m["metadata"]["name"]: m for m in world.observed()}
+    upgrade = world.decide()
+    assert {type(write) for write in upgrade.writes} == {Apply}
+    world.carry_out(upgrade)
+    assert world.decide() == plan.Plan()
+    after = {m["kind"] + m["metadata"]["name"]: m for m in world.observed()}
+    assert {k: m["metadata"]["uid"] for k, m in after.items()} == {
+        k: m["metadata"]["uid"] for k, m in before.items()
+    }
+    assert "app.kubernetes.io/component" not in world.get(kinds.DEPLOYMENT)["metadata"]["labels"]
+    assert world.replicas() == 2
+    assert "restoreToOriginalReplicaCount" not in world.get(kinds.SCALED_OBJECT)["spec"]["advanced"]
+    world.store.delete(world.get(kinds.llm_service("serving.hearth.dev")))
+    assert world.observed() == []

@@ -182,6 +182,7 @@ def scaled(truth: str | None, **more: str) -> Manifest:
         (scaled("False", reason="TriggerError"), True, False, ("False", "TriggerError")),
         (scaled("False"), True, False, ("False", "NotReady")),
         (scaled("True"), True, True, ("False", "Paused")),
+        ({"metadata": {"deletionTimestamp": "t"}}, True, False, ("False", "ScaledObjectDeleting")),
     ],
 )
 def test_autoscaling(scaled_object: Manifest | None, keda: bool, paused: bool, expected: object):
@@ -206,7 +207,7 @@ def test_a_bad_certificate_is_why_autoscaling_is_not_ready(keda: bool, reason: s
     ],
 )
 def test_keda_that_does_not_listen(said: dict[str, str] | None, paused: bool, reason: str):
-    scaled_object = {"status": {"conditions": [said] if said else []}}
+    scaled_object = {"metadata": {}, "status": {"conditions": [said] if said else []}}
     got = status.autoscaling(scaled_object, keda=True, paused=paused, connected=False)
     assert (got.status, got.reason) == ("False", reason)
 

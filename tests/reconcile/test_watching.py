@@ -4,6 +4,7 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
+from hearth.reconcile.watching import OWNED
 from tests.reconcile.shell import ALL, KEY, World
 
 
@@ -31,6 +32,20 @@ async def test_changes_of_what_is_owned_ask_for_its_service(world):
     assert world.asked == {KEY}
     await world.look()
     assert await world.objects() == ALL
+
+
+@pytest.mark.parametrize("kind", [*OWNED, kinds.POD], ids=lambda kind: kind.kind)
+async def test_field_case_64_a_status_that_others_write_asks_for_the_service(world, kind):
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    await world.pod()
+    await world.user("LLMService", "other")
+    await asked(world)
+    for manifest in (await world.cluster.list(kind)).items:
+        said = {"status": manifest.get("status", {}) | {"note": "changed"}}
+        await world.cluster.patch_status(manifest | said, manager="others")
+    assert await asked(world) == {KEY}
 
 
 async def test_a_runtime_asks_for_those_that_use_it(world):
