@@ -1,11 +1,15 @@
 """Pick the InferenceRuntime that serves a service."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile import refusal
 from hearth.reconcile.refusal import Refused
+
+Mark = tuple[str, str]
+"""`name` or `vendor`, and which."""
 
 
 def pick(service: LLMService, runtimes: Iterable[InferenceRuntime]) -> InferenceRuntime:
@@ -33,16 +37,37 @@ def pick(service: LLMService, runtimes: Iterable[InferenceRuntime]) -> Inference
     )
 
 
-def uses(service: LLMService, runtime: InferenceRuntime) -> bool:
-    """Whether a change of this runtime (or its end) may change what `pick` answers."""
-    wanted = service.spec.runtime
-    if wanted is None or runtime.group != service.group:
-        return False
-    if wanted.name is not None:
-        return wanted.name == runtime.name
+def marks(runtime: Manifest) -> Iterator[Mark]:
+    """Names under which a service may ask for this runtime."""
+    yield "name", runtime["metadata"]["name"]
+    yield "vendor", _text(_part(runtime, "spec").get("vendor"))
+
+
+def asks(service: Manifest) -> Iterator[Mark]:
+    """Marks of which a change (or an end) may change what `pick` answers.
+
+    Read from the manifest as it is, for an index: to parse a thousand services for each change of
+    a runtime would hold up the event loop.
+    """
+    wanted = _part(_part(service, "spec"), "runtime")
+    if name := _text(wanted.get("name")):
+        yield "name", name
+        return
+    vendors = _part(wanted, "selector").get("vendor")
+    for vendor in vendors if isinstance(vendors, list) else ():
+        yield "vendor", _text(vendor)
     # One that changed its vendor is no longer told by it: who resolved to it must look again.
-    vendors = wanted.selector.vendor if wanted.selector else []
-    return runtime.spec.vendor in vendors or service.status.resolved_runtime == runtime.name
+    if resolved := _text(_part(service, "status").get("resolvedRuntime")):
+        yield "name", resolved
+
+
+def _part(manifest: Manifest, field: str) -> Manifest:
+    found = manifest.get(field)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _highest(vendor: str, found: list[InferenceRuntime]) -> InferenceRuntime:

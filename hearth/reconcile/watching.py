@@ -1,5 +1,6 @@
 """What the reconciler reads, and which services must be looked at again for a change."""
 
+import functools
 from collections.abc import Callable, Iterable, Iterator
 
 from pydantic import ValidationError
@@ -10,12 +11,13 @@ from hearth.api.runtime import InferenceRuntime
 from hearth.cluster import kinds
 from hearth.cluster.informer import Informer, by_label
 from hearth.cluster.interface import Cluster, Kind
-from hearth.reconcile import reading, schemas, selection
+from hearth.reconcile import schemas, selection
 
 OWNED = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.CLAIM)
 """Kinds of the objects that Hearth writes for a service."""
 
 _SERVICE = "service"
+_RUNTIME = "runtime"
 _OURS = {"app.kubernetes.io/managed-by": names.MANAGER}
 
 
@@ -42,7 +44,10 @@ class Watching:
         self._enqueue = enqueue
         self._enqueue_namespace = enqueue_namespace
         self._shared_service = shared_service
-        self._services = {g: Informer(cluster, kinds.llm_service(g)) for g in groups}
+        self._services = {
+            g: Informer(cluster, kinds.llm_service(g), indexes={_RUNTIME: selection.asks})
+            for g in groups
+        }
         self._runtimes = {g: Informer(cluster, kinds.inference_runtime(g)) for g in groups}
         self._owned = {
             kind: Informer(
@@ -62,8 +67,8 @@ class Watching:
         self._parsed: dict[str, tuple[str, InferenceRuntime]] = {}
         for informer in self._services.values():
             informer.listen(self._service_changed)
-        for informer in self._runtimes.values():
-            informer.listen(self._runtime_changed)
+        for group, informer in self._runtimes.items():
+            informer.listen(functools.partial(self._runtime_changed, group))
         for informer in (*self._owned.values(), self._pods):
             informer.listen(self._owned_changed)
         self.listen_keda(self._all_changed)
@@ -136,15 +141,14 @@ class Watching:
         if old is None or new is None:
             self._enqueue_namespace(key.namespace)
 
-    def _runtime_changed(self, old: Manifest | None, new: Manifest | None) -> None:
-        changed = [r for m in (old, new) if m is not None and (r := self._runtime(m)) is not None]
+    def _runtime_changed(self, group: str, old: Manifest | None, new: Manifest | None) -> None:
         if new is None and old is not None:
             self._parsed.pop(old["metadata"]["uid"], None)
-        for informer in self._services.values():
-            for manifest in informer:
-                service, _ = reading.read(manifest)
-                if any(selection.uses(service, runtime) for runtime in changed):
-                    self._enqueue(service.key)
+        there = [manifest for manifest in (old, new) if manifest is not None]
+        services = self._services[group]
+        for mark in {mark for manifest in there for mark in selection.marks(manifest)}:
+            for service in services.find(_RUNTIME, mark):
+                self._enqueue(key_of(service))
 
     def _all_changed(self) -> None:
         for key in self.known():

@@ -78,19 +78,36 @@ def test_an_omitted_runtime_is_refused_when_there_is_none():
     of = service().model_copy(update={"spec": service().spec.model_copy(update={"runtime": None})})
     with pytest.raises(Refused, match=r"chooses none; set spec.runtime.name \(there is none\)"):
         selection.pick(of, [])
-    assert not selection.uses(of, ALL[0])
 
 
 @pytest.mark.parametrize(
-    ("of", "changed", "expected"),
+    ("wanted", "resolved", "expected"),
     [
-        (by(name="a100"), ALL[0], True),
-        (by(name="a100"), ALL[1], False),
-        (vendors("nvidia"), ALL[0], True),
-        (vendors("nvidia"), ALL[2], False),
-        (vendors("nvidia"), ALL[4], False),
-        (service({"runtime": {"name": None}}, status={"resolvedRuntime": "npu"}), ALL[2], True),
+        ({"name": "a100"}, None, {("name", "a100")}),
+        ({"name": "a100", "selector": {"vendor": ["nvidia"]}}, "npu", {("name", "a100")}),
+        ({"selector": {"vendor": ["nvidia"]}}, None, {("vendor", "nvidia")}),
+        (
+            {"selector": {"vendor": ["ascend", "nvidia"]}},
+            "npu",
+            {("vendor", "ascend"), ("vendor", "nvidia"), ("name", "npu")},
+        ),
+        (None, "npu", {("name", "npu")}),
+        (None, None, set()),
     ],
 )
-def test_which_change_of_a_runtime_matters(of, changed: InferenceRuntime, expected: bool):
-    assert selection.uses(of, changed) is expected
+def test_for_what_a_service_asks(wanted, resolved, expected):
+    manifest = {"spec": {"runtime": wanted}, "status": {"resolvedRuntime": resolved}}
+    assert set(selection.asks(manifest)) == expected
+
+
+@pytest.mark.parametrize(
+    "spec", [None, [], {"runtime": 7}, {"runtime": {"selector": {"vendor": "nvidia"}}}]
+)
+def test_a_service_that_cannot_be_read_asks_for_none(spec):
+    assert not set(selection.asks({"spec": spec}))
+    assert not set(selection.asks({"spec": spec, "status": "fine"}))
+
+
+def test_for_what_a_runtime_is_asked():
+    runtime = {"metadata": {"name": "a100"}, "spec": {"vendor": "nvidia"}}
+    assert set(selection.marks(runtime)) == {("name", "a100"), ("vendor", "nvidia")}
