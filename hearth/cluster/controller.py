@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 import anyio
+import anyio.lowlevel
 
 from hearth.cluster.informer import Informer
 from hearth.cluster.workqueue import WorkQueue
@@ -68,6 +69,8 @@ class Controller(Generic[K]):
                 await self._pass(key)
             finally:
                 self.queue.done(key)
+            # A pass that finds nothing to write awaits nothing, and a thousand may come at once.
+            await anyio.lowlevel.checkpoint()
 
     async def _pass(self, key: K) -> None:
         began = self._clock()
