@@ -1,6 +1,8 @@
 """Count this machine's devices and lend them to pods, first come first served."""
 
+import itertools
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +19,7 @@ _VISIBLE = (
     ("huawei.com/", "ASCEND_RT_VISIBLE_DEVICES"),
 )
 """Resource, or the beginning of its name, to the variable by which its engines are told."""
+_DEVICE = re.compile(r"[0-9]+|(GPU|MIG)-.+")
 
 
 class Claim:
@@ -137,7 +140,9 @@ def on_this_machine(
         found[resource] = tuple(str(index) for index in range(number))
     visible = environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and NVIDIA in found:
-        names = tuple(name.strip() for name in visible.split(",") if name.strip())
+        # As CUDA reads it: nothing counts from the first that is no device on; -1 hides them all.
+        named = (name.strip() for name in visible.split(","))
+        names = tuple(itertools.takewhile(_DEVICE.fullmatch, named))
         found[NVIDIA] = names[: counts.get(NVIDIA, len(names))]
     return Devices(found)
 

@@ -112,6 +112,23 @@ def test_a_setting_and_the_callers_own_choice_bound_what_is_lent(tmp_path):
     assert held(devices.on_this_machine({NVIDIA: 1}, environ=chosen, **machine), NVIDIA) == ["4"]
 
 
+@pytest.mark.parametrize(
+    ("visible", "expected"),
+    [
+        ("", []),
+        ("-1", []),
+        ("NoDevFiles", []),
+        ("1,-1,0", ["1"]),
+        ("GPU-8932f937", ["GPU-8932f937"]),
+    ],
+)
+def test_cuda_s_way_to_hide_devices(tmp_path, visible, expected):
+    (tmp_path / "dev").mkdir()
+    chosen = {"CUDA_VISIBLE_DEVICES": visible}
+    pool = devices.on_this_machine({NVIDIA: 2}, environ=chosen, root=tmp_path)
+    assert held(pool, NVIDIA) == expected
+
+
 def test_windows_subsystem_has_one(tmp_path):
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/dxg").touch()
