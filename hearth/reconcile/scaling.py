@@ -8,10 +8,10 @@ from hearth.reconcile import refusal
 from hearth.reconcile.refusal import Refused
 from hearth.reconcile.site import Site
 
-PAUSED_ANNOTATIONS = tuple(
-    f"autoscaling.keda.sh/{name}" for name in ("paused", "paused-replicas", "paused-scale-out")
-)
+_PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
+_PAUSED = ("autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-scale-out")
 """With any of them a service at zero is meant to stay there."""
+_FALSE = ("0", "f", "false")
 _LONGEST_WINDOW_S = 3600
 
 
@@ -119,10 +119,9 @@ def paused(scaled_object: Manifest | None) -> bool:
     if scaled_object is None:
         return False
     annotations = scaled_object["metadata"].get("annotations") or {}
-    # KEDA takes any value but a false one for yes.
-    return any(
-        name in annotations and annotations[name].lower() not in ("false", "f")
-        for name in PAUSED_ANNOTATIONS
+    # KEDA takes any value but a false one for yes; of replicas zero is a number like any other.
+    return _PAUSED_REPLICAS in annotations or any(
+        name in annotations and annotations[name].lower() not in _FALSE for name in _PAUSED
     )
 
 

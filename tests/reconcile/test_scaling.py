@@ -171,6 +171,7 @@ def test_an_external_scaler_without_tls_is_nothing_special():
         ({"autoscaling.keda.sh/paused": "true"}, True),
         ({"autoscaling.keda.sh/paused": "maybe"}, True),
         ({"autoscaling.keda.sh/paused": "False"}, False),
+        ({"autoscaling.keda.sh/paused": "0"}, False),
         ({"autoscaling.keda.sh/paused-replicas": "0"}, True),
         ({"autoscaling.keda.sh/paused-scale-out": "true"}, True),
         ({"autoscaling.keda.sh/paused-scale-in": "true"}, False),
