@@ -43,6 +43,9 @@ class Metrics:
         self._activation = _histogram(registry, instruments.ACTIVATION)
         self._first_byte = _histogram(registry, instruments.FIRST_BYTE)
         self._request = _histogram(registry, instruments.REQUEST)
+        # Looked up by every request: finding a child by its labels takes longer than counting.
+        self._ended: dict[tuple[str, ...], Counter] = {}
+        self._timed: dict[tuple[Histogram, str, str], Histogram] = {}
         self._pushes = _counter(registry, instruments.PUSHES)
         self._watchdog = _counter(registry, instruments.WATCHDOG)
         self._calls = _counter(registry, instruments.CALLS)
@@ -58,9 +61,13 @@ class Metrics:
     ) -> None:
         """A request ended; `status` 0 where none was sent."""
         labels = self._labels(key)
-        self._requests.labels(*labels, outcome, f"{status // 100}xx" if status else "none").inc()
+        row = (*labels, outcome, f"{status // 100}xx" if status else "none")
+        ended = self._ended.get(row)
+        if ended is None:
+            ended = self._ended[row] = self._requests.labels(*row)
+        ended.inc()
         if key is not None:
-            self._request.labels(*labels).observe(seconds)
+            self._observe(self._request, labels, seconds)
 
     def rejected(self, key: ServiceKey | None, *, reason: str) -> None:
         """A request was answered with an error of ours."""
@@ -72,7 +79,7 @@ class Metrics:
 
     def first_byte(self, key: ServiceKey, *, seconds: float) -> None:
         """The first byte of a backend's answer came."""
-        self._first_byte.labels(*self._labels(key)).observe(seconds)
+        self._observe(self._first_byte, self._labels(key), seconds)
 
     def backend_failed(self, key: ServiceKey, *, reason: str) -> None:
         """An endpoint did not answer as it should."""
@@ -138,6 +145,8 @@ class Metrics:
     def forget(self, key: ServiceKey) -> None:
         """Remove all series of a service; those who still count it count nobody's."""
         labels = {"namespace": key.namespace, "service": key.name}
+        self._ended = {row: c for row, c in self._ended.items() if row[:2] != (*key,)}
+        self._timed = {row: h for row, h in self._timed.items() if row[1:] != (*key,)}
         for counted in (
             self._requests,
             self._rejections,
@@ -157,6 +166,12 @@ class Metrics:
         # services, which no stream should wait for.
         scrape = _Scrape(self._tables(), self._registry)
         return await anyio.to_thread.run_sync(encode, scrape), content_type
+
+    def _observe(self, histogram: Histogram, labels: tuple[str, str], seconds: float) -> None:
+        child = self._timed.get((histogram, *labels))
+        if child is None:
+            child = self._timed[(histogram, *labels)] = histogram.labels(*labels)
+        child.observe(seconds)
 
     def _labels(self, key: ServiceKey | None) -> tuple[str, str]:
         # A request of a deleted service may end long after it: it must not bring the series back.

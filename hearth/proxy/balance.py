@@ -35,6 +35,10 @@ class Balance:
 
         One that rests after a failure is picked only where all of them rest.
         """
+        endpoints = tuple(endpoints)
+        if len(endpoints) == 1:
+            only = self._load(endpoints[0].uid)
+            return endpoints[0] if limit is None or only.in_flight < limit else None
         candidates = [(self._load(b.uid), b) for b in endpoints]
         awake = [row for row in candidates if row[0].resting_until <= now] or candidates
         free = [row for row in awake if limit is None or row[0].in_flight < limit]

@@ -62,7 +62,8 @@ def model_spans(body: Buffer, content_type: str) -> tuple[Span, ...]:
     boundary = multipart.boundary(content_type)
     if boundary is not None:
         return tuple(multipart.find(body, boundary, "model"))
-    return tuple(_top_level(body, "model"))
+    only = _only_model(body)
+    return (only,) if only is not None else tuple(_top_level(body, "model"))
 
 
 def spliced(body: Buffer, spans: tuple[Span, ...], value: bytes) -> tuple[Buffer | memoryview, ...]:
@@ -110,6 +111,24 @@ def _named(model: str) -> str:
 
 def _invalid(message: str, *, param: str | None = None) -> Problem:
     return Problem(Code.INVALID_REQUEST, message, param=param)
+
+
+_MODEL = b'"model"'
+_PLAIN_VALUE = re.compile(rb'[ \t\n\r]*:[ \t\n\r]*("[^"\\]*")')
+
+
+def _only_model(body: Buffer) -> Span | None:
+    """The value of the one `"model"` in a body that has a top-level one; None where it must be
+    looked for.
+
+    Without a `\\u` no key can be written in another way, and inside of a string the quotes would
+    be escaped: the only such bytes are the key.
+    """
+    at = body.find(_MODEL)
+    if at < 0 or body.find(_MODEL, at + 7) >= 0 or b"\\u" in body:
+        return None
+    match = _PLAIN_VALUE.match(body, at + 7)
+    return match.span(1) if match is not None else None
 
 
 _SPACE = re.compile(rb"[ \t\n\r]*")

@@ -78,9 +78,10 @@ class Errand(ABC):
         """Begin."""
         route = self.route()
         if not self.passive:
-            decision = self._decide(route)
-            if isinstance(decision, admission.Refuse):
-                raise decision.problem
+            if not self.parts.endpoints.usable(self.key):
+                decision = self._decide(route)
+                if isinstance(decision, admission.Refuse):
+                    raise decision.problem
             self.deadline = self.began_at + route.activation_timeout_s
             try:
                 self.claim = self.parts.demand.admit(self.key, limit=route.max_queue)

@@ -150,27 +150,41 @@ class AnswerHead:
         return self.status in (204, 304)
 
 
-class _Seen:
-    """What llhttp found in one head."""
+class _Request:
+    """What llhttp says of a request's head."""
+
+    __slots__ = ("url",)
 
     def __init__(self) -> None:
         self.url = b""
-        self.reason = b""
-        self.fields: list[Field] = []
 
     def on_url(self, url: bytes) -> None:
         self.url += url
 
+
+class _Answer:
+    """What llhttp says of an answer's head."""
+
+    __slots__ = ("reason",)
+
+    def __init__(self) -> None:
+        self.reason = b""
+
     def on_status(self, reason: bytes) -> None:
         self.reason += reason
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        self.fields.append((name.lower(), name, value))
+
+def _fields(data: bytes) -> list[Field]:
+    """The fields of a head that llhttp found well-formed: no folded line, no bare CR or LF."""
+    return [
+        (name.lower(), name, value.strip(b" \t"))
+        for name, _, value in [line.partition(b":") for line in data.split(b"\r\n")[1:-2]]
+    ]
 
 
 def request(data: bytes) -> RequestHead:
     """A request's head, blank line included.  Raises Malformed."""
-    seen = _Seen()
+    seen = _Request()
     parser = httptools.HttpRequestParser(seen)
     try:
         parser.feed_data(data)
@@ -183,12 +197,12 @@ def request(data: bytes) -> RequestHead:
     if version not in ("1.1", "1.0"):
         raise Malformed("The gateway speaks HTTP/1.1 and HTTP/1.0.")
     method = parser.get_method().decode("ascii")
-    return RequestHead(method, seen.url, seen.fields, http11=version == "1.1")
+    return RequestHead(method, seen.url, _fields(data), http11=version == "1.1")
 
 
 def answer(data: bytes) -> AnswerHead:
     """An answer's head, blank line included.  Raises Malformed."""
-    seen = _Seen()
+    seen = _Answer()
     parser = httptools.HttpResponseParser(seen)
     try:
         parser.feed_data(data)
@@ -199,9 +213,10 @@ def answer(data: bytes) -> AnswerHead:
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):
         raise Malformed("not HTTP/1")
-    if len(seen.fields) > 2 * MAX_FIELDS:
+    fields = _fields(data)
+    if len(fields) > 2 * MAX_FIELDS:
         raise Malformed("too many header fields")
-    return AnswerHead(parser.get_status_code(), seen.reason, seen.fields, http11=version == "1.1")
+    return AnswerHead(parser.get_status_code(), seen.reason, fields, http11=version == "1.1")
 
 
 def problem(malformed: Malformed) -> Problem:
