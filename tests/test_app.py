@@ -20,6 +20,7 @@ from hearth.externalscaler.externalscaler_pb2 import ScaledObjectRef
 from hearth.reconcile.site import Site
 from hearth.settings import LocalSettings
 from tests.keda.pki import Pki
+from tests.proxy.stage import free_port
 from tests.test_render import RUNTIME, SERVICE
 
 CHAT = ServiceKey("ai", "chat")
@@ -40,9 +41,9 @@ async def apply(cluster, *texts):
 
 
 @asynccontextmanager
-async def serving(*texts, site=None, scaler_tls_port=None, **fields):
+async def serving(*texts, cluster=None, site=None, scaler_tls_port=None, **fields):
     """An App that leads a cluster with these objects in it; it, and where to reach it."""
-    cluster = LocalCluster()
+    cluster = cluster or LocalCluster()
     await apply(cluster, *texts)
     app = App(cluster, settings(**fields), scaler_tls_port=scaler_tls_port)
     with anyio.fail_after(20):
@@ -106,6 +107,44 @@ async def test_leading_begins_once_every_service_has_its_route_and_its_objects()
             text = await response.text()
     assert 'hearth_service_phase{namespace="ai",phase="ScaledToZero",service="chat"} 1.0' in text
     assert "hearth_informer_staleness_seconds" in text and 'queue="services"' in text
+
+
+class Asking(LocalCluster):
+    """A cluster whose KEDA asks for specs the moment a ScaledObject is written."""
+
+    def __init__(self, port):
+        super().__init__()
+        self.port = port
+        self.specs = []
+
+    async def apply(self, manifest, **how):
+        if manifest["kind"] == "ScaledObject":
+            metadata = manifest["spec"]["triggers"][0]["metadata"]
+            async with Channel("127.0.0.1", self.port) as channel:
+                ref = ScaledObjectRef(name="chat", namespace="ai", scalerMetadata=metadata)
+                answer = await ExternalScalerStub(channel).GetMetricSpec(ref)
+            self.specs += [(spec.metricName, spec.targetSize) for spec in answer.metricSpecs]
+        return await super().apply(manifest, **how)
+
+
+async def test_field_case_52_the_scaler_answers_before_the_first_scaled_object_is_written():
+    port = free_port()
+    async with serving(RUNTIME, SERVICE, cluster=Asking(port), scaler_port=port) as (_, cluster, _):
+        assert cluster.specs == [("pending", 10)]
+
+
+class Broken(LocalCluster):
+    async def list(self, kind, **where):
+        if kind == kinds.POD:
+            raise ValueError("broken")
+        return await super().list(kind, **where)
+
+
+async def test_field_case_77_a_watch_that_breaks_for_a_mistake_of_ours_ends_the_process():
+    """Whoever runs it starts it anew: never up and blind."""
+    app = App(Broken(), settings())
+    with anyio.fail_after(10), pytest.RaisesGroup(ValueError, flatten_subgroups=True):
+        await app.watch()
 
 
 async def test_demand_alone_has_a_service_looked_at_again():

@@ -5,10 +5,12 @@ on one adapter is a lie of that adapter.
 """
 
 from contextlib import aclosing
+from dataclasses import replace
 
 import anyio
 import pytest
 
+from hearth import names
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import (
@@ -18,7 +20,10 @@ from hearth.cluster.interface import (
     Invalid,
     NotFound,
 )
+from hearth.reconcile import desired, plan, writing
+from hearth.reconcile.site import Site
 from tests.conftest import require
+from tests.reconcile import builders
 
 
 @pytest.fixture
@@ -669,6 +674,33 @@ class TestListAndWatch:
         stream = cluster.watch(kinds.CONFIG_MAP, since=fresh, namespace=namespace)
         [change] = await first(stream, 1)
         assert change.manifest["data"] == {"a": "2"}
+
+
+class TestRendered:
+    """What Hearth writes for a service, by the rules of a cluster."""
+
+    @pytest.mark.parametrize("name", ["a", "a" * 52, "a" * names.MAX_NAME, "a-1" * 17 + "-z"])
+    async def test_field_cases_63_and_67_every_object_is_legal_and_settles(
+        self, cluster, namespace, config, name
+    ):
+        owner = await cluster.create(config())
+        service = builders.service(name=name, namespace=namespace, uid=owner["metadata"]["uid"])
+        runtime = builders.runtime(name="r" * 60 + "." + "r" * 60)
+        wanted = desired.render(service, runtime, site=Site(keda=False))
+        # An owner that both clusters know, or their collectors take it all away.
+        owned = {"ownerReferences": [{**_reference(owner), "controller": True}]}
+        wanted = replace(
+            wanted,
+            manifests=tuple(builders.merged(m, {"metadata": owned}) for m in wanted.manifests),
+        )
+        await writing.carry_out(cluster, plan.writes(service, wanted, ()).writes)
+        observed = [
+            await cluster.get(kinds.of(m), namespace, m["metadata"]["name"])
+            for m in wanted.manifests
+        ]
+        assert len(observed) == 4
+        # Defaults filled in, maps in another order: nothing to write all the same.
+        assert plan.writes(service, wanted, observed) == plan.Plan()
 
 
 def _key(manifest):

@@ -9,7 +9,17 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.backoff import Backoff
 from hearth.cluster.informer import Informer, by_label, by_owner
-from hearth.cluster.interface import Change, Expired, KindMissing, Listing, Unavailable
+from hearth.cluster.interface import (
+    Change,
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    KindMissing,
+    Listing,
+    NotFound,
+    Unavailable,
+)
 from hearth.cluster.local.cluster import LocalCluster
 
 SOON = Backoff(0.001, 0.001)
@@ -204,6 +214,22 @@ class TestOnABadCluster:
             [],
         )
         assert asked == ["list", "watch 5", "watch 6", "watch 9", "watch 9", "watch 9"]
+        assert told == [(None, A)]
+
+    @pytest.mark.parametrize(
+        "error",
+        [Unavailable("TLS"), Forbidden("RBAC"), Invalid("?"), Conflict("?"), NotFound("?")],
+        ids=lambda error: type(error).__name__,
+    )
+    async def test_field_case_77_no_error_of_the_cluster_ends_it(self, error):
+        asked, told, _ = await play(
+            error,
+            Listing([], "5"),
+            [error],
+            [error],
+            [change("ADDED", "a", version="6")],
+        )
+        assert asked == ["list", "list", "watch 5", "watch 5", "watch 5", "watch 6"]
         assert told == [(None, A)]
 
     async def test_lists_again_when_its_version_has_expired(self):

@@ -243,3 +243,37 @@ async def test_all_streams_of_a_service_hear_of_it(world):
         await world.count.until(lambda: world.count.open == 1)
         assert world.server.pushes.streams(KEY) == 1
         await new.cancel()
+
+
+async def test_field_cases_49_and_58_only_true_is_pushed_and_only_polls_say_no(world):
+    """A stream of three minutes on a pod that is there; then nobody."""
+    world.serve()
+    stub = world.stub()
+
+    async def active() -> bool:
+        return (await stub.IsActive(reference())).result
+
+    async def listen() -> None:
+        async with stub.StreamIsActive.open() as stream:
+            await stream.send_message(reference(), end=True)
+            heard.extend([message.result async for message in stream])
+
+    heard: list[bool] = []
+    async with anyio.create_task_group() as group:
+        group.start_soon(listen)
+        await world.count.until(lambda: world.count.open == 1)
+        claim = world.demand.admit(KEY, limit=1)
+        await world.count.until(lambda: world.count.pushes == 1)
+        world.serve(ready=True)
+        for _ in range(18):
+            world.time.advance(10)
+            assert await active()
+        claim.release()
+        world.time.advance(29)
+        assert await active()
+        world.time.advance(1)
+        assert not await active()
+        world.serve(ready=False)
+        assert not await active()
+        await world.server.stop()
+    assert heard == [True]

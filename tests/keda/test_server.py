@@ -1,8 +1,10 @@
 """Connections: many streams, clean ends, peers that vanish or misbehave."""
 
 import errno
+from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import h2.config
 import h2.connection
 import h2.events
@@ -224,3 +226,25 @@ async def test_the_wire_is_kedas(world):
         "GetMetrics": False,
         "StreamMetricSpec": True,
     }
+
+
+def timer(port: int) -> tuple[str, int]:
+    """What the kernel's table says of the one connection accepted there: timer, hundredths left."""
+    rows = [line.split() for line in Path("/proc/net/tcp").read_text().splitlines()]
+    [found] = [row[5] for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "01"]
+    kind, _, left = found.partition(":")
+    return kind, int(left, 16)
+
+
+async def test_field_case_56_the_kernel_asks_whether_a_silent_peer_is_still_there(world):
+    """A host that vanished sends no RST; only the server's end of the connection can tell."""
+    world.serve()
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        await world.count.until(lambda: world.count.open == 1)
+        with anyio.fail_after(10):
+            while timer(world.port)[0] == "01":  # what was sent is not acknowledged yet
+                await anyio.lowlevel.checkpoint()
+        kind, left = timer(world.port)
+        assert kind == "02" and left <= server.DEAD_PEER_S * 100
+        await stream.cancel()

@@ -1,6 +1,7 @@
 """Tries, pauses, deadlines and connections, against a server that misbehaves."""
 
 import logging
+import socket
 
 import anyio
 import pytest
@@ -254,4 +255,17 @@ async def test_a_watch_where_nobody_listens(connect):
     cluster = await connect()
     cluster._credentials.configuration.host = "http://127.0.0.1:1"
     with pytest.raises(Unavailable, match=r"Cannot connect|Connect call failed"):
+        await anext(cluster.watch(kinds.POD, since="1"))
+
+
+async def test_a_watch_of_a_name_that_is_not_found(connect, monkeypatch):
+    """Field case 77, with the rows above and those of test_credentials."""
+
+    def nobody(*_, **__):
+        raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
+
+    monkeypatch.setattr(socket, "getaddrinfo", nobody)
+    cluster = await connect()
+    cluster._credentials.configuration.host = "http://kubernetes.default.svc"
+    with pytest.raises(Unavailable, match="name resolution"):
         await anext(cluster.watch(kinds.POD, since="1"))
