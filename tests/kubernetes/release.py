@@ -59,6 +59,9 @@ class Release:
         await run(self.helm, verb, NAME, CHART, "--namespace", HOME, "--values", "-",
                   stdin=json.dumps(VALUES | values))  # fmt: skip
         await kubectl("-n", HOME, "rollout", "status", f"deployment/{NAME}", "--timeout=90s")
+        # Those of an earlier revision, too, which may be asked until they are gone.
+        await self.world.pods(HOME, OURS, lambda pods: not any(map(_goes, pods)))
+        await self.leader()
         await self.reachable()
 
     async def reachable(self) -> None:
@@ -166,3 +169,7 @@ class Release:
             lambda found: worlds.condition(found, "AutoscalingReady").get("status") == "True",
         )  # fmt: skip
         await self.asleep(key)
+
+
+def _goes(pod: Manifest) -> bool:
+    return "deletionTimestamp" in pod["metadata"]

@@ -56,6 +56,7 @@ async def test_services_outlive_the_release(world, release):
             hearth = Release(world, release.session, helm=helm)
             await hearth.install()
             await world.apply(stub("helm"), service("chat", NAMESPACE, runtime="helm"))
+            await hearth.settled(key)
             assert await hearth.answer(key) == "one two three"
             before = await world.find(worlds.SERVICES, key)
             await hearth.install(
@@ -88,6 +89,7 @@ async def test_what_hearth_may_not_do():
         await kubectl("get", "secrets", "-n", "default", "--as", ACCOUNT)
 
 
+@pytest.mark.usefixtures("keda")
 async def test_bound_to_one_namespace_it_reaches_no_other(world, release):
     await release.install("upgrade", "--install", namespaces=["default"])
     assert await _may("get", "secrets") == "yes"
@@ -95,6 +97,7 @@ async def test_bound_to_one_namespace_it_reaches_no_other(world, release):
     key = ServiceKey("default", "bound")
     await world.apply(stub("bound"), service("bound", "default", runtime="bound"))
     try:
+        await release.settled(key)
         assert await release.answer(key) == "one two three"
     finally:
         await world.delete(service("bound", "default"))
@@ -102,5 +105,7 @@ async def test_bound_to_one_namespace_it_reaches_no_other(world, release):
 
 
 async def _may(verb, resource, *, namespace="default"):
-    asked = ("auth", "can-i", verb, resource, "-n", namespace, "--as", ACCOUNT)
+    resource, _, part = resource.partition("/")
+    part = [f"--subresource={part}"] if part else []
+    asked = ("auth", "can-i", verb, resource, *part, "-n", namespace, "--as", ACCOUNT)
     return (await kubectl(*asked, check=False)).strip().splitlines()[-1]
