@@ -139,9 +139,10 @@ def report(rounds: list[Round]) -> int:
     OUT.write_text(json.dumps(middle | {"rounds": [asdict(one) for one in rounds]}, indent=2))
     print(table(rounds))
     slow = {name: limit for name, limit in LIMITS.items() if middle[name] > limit}
+    spread_s = statistics.pstdev(one.first_token_s for one in rounds)
     print(
         f"\nIn a cluster, by push and KEDA.  Limits of the medians: {LIMITS}; above:"
-        f" {slow or 'none'}.  Spread of the first token: {statistics.pstdev(r.first_token_s for r in rounds):.3f} s."
+        f" {slow or 'none'}.  Spread of the first token: {spread_s:.3f} s."
         f"  Load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors."
     )
     return int(bool(slow))
