@@ -1,17 +1,22 @@
 """What each verb sends, and how lists and watches go on and end."""
 
 import json
+import ssl
 from contextlib import aclosing
 
+import aiohttp
 import anyio
 import pytest
 
+from hearth.api import crd, groups
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.backoff import Backoff
 from hearth.cluster.informer import Informer
 from hearth.cluster.interface import Conflict, Expired, Invalid, KindMissing, NotFound, Unavailable
 from hearth.cluster.kube import cluster as kube
+from hearth.reconcile.schemas import Schemas
+from tests.api.test_served import without
 from tests.cluster import envtest
 from tests.cluster.scripted import drop, hang, refuse, reply, reset, status, watch
 
@@ -418,3 +423,27 @@ class TestRealServer:
         async with await kube.connect(kubeconfig=unknown) as cluster:
             with pytest.raises(Unavailable, match="refuses our credentials"):
                 await cluster.list(kinds.POD)
+
+    async def test_field_case_88_an_old_definition_is_told_by_field(self, apiserver, real):
+        service, _ = crd.documents([groups.NOCTAYA])
+        older = without(service, "spec.endpoint.authentication", "spec.cache.storageClassName")
+        context = ssl.create_default_context(cafile=apiserver.ca_file)
+        headers = {"Authorization": f"Bearer {envtest.ADMIN}"}
+        path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+        schemas = Schemas(real, api_groups=groups.GROUPS, changed=pytest.fail)
+        async with aiohttp.ClientSession(
+            apiserver.url, headers=headers, connector=aiohttp.TCPConnector(ssl=context)
+        ) as session:
+            async with session.post(path, json=older) as answer:
+                assert answer.status == 201, await answer.text()
+            async with anyio.create_task_group() as tasks:
+                await tasks.start(schemas.run)
+                tasks.cancel_scope.cancel()
+            async with session.delete(f"{path}/{older['metadata']['name']}") as answer:
+                assert answer.status == 200
+        assert schemas.outdated(groups.HEARTH) is None
+        told = schemas.outdated(groups.NOCTAYA)
+        fields = ("spec.cache.storageClassName", "spec.endpoint.authentication")
+        [(plural, dropped)] = told.dropped
+        assert plural == "llmservices" and sorted(dropped) == sorted(fields)
+        assert told.refusal.reason == "CRDOutdated"
