@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import anyio
 import yaml
@@ -62,9 +64,13 @@ async def load(
 
 def client(credentials: Credentials, *, connections: int, user_agent: str) -> ApiClient:
     """A pool of at most `connections` (0: any number).  Raises Unconfigured for a bad CA file."""
-    credentials.configuration.connection_pool_maxsize = connections
+    configuration = credentials.configuration
+    configuration.connection_pool_maxsize = connections
+    # aiohttp asks the environment anew for each request, in a thread, twice: for a proxy and for
+    # a netrc, which would stand beside our own Authorization and fail the request.
+    configuration.client_session_kwargs = {"trust_env": _proxied(configuration.host)}
     try:
-        made = ApiClient(credentials.configuration)
+        made = ApiClient(configuration)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise Unconfigured(f"the cluster's certificates cannot be used: {error}") from error
     made.user_agent = user_agent
@@ -81,6 +87,13 @@ def fingerprint(configuration: Configuration) -> str:
         except OSError:
             digest.update(b"unreadable")
     return digest.hexdigest()
+
+
+def _proxied(url: str) -> bool:
+    """Whether the environment names a proxy for it."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return parts.scheme in getproxies() and not proxy_bypass(host)
 
 
 def _any_file(files: str) -> bool:

@@ -173,11 +173,14 @@ class Transport:
         self, pool: Any, request: Request, timeout: aiohttp.ClientTimeout
     ) -> aiohttp.ClientResponse:
         headers = {"Accept": "application/json", "Content-Type": request.content_type}
-        parameters = await pool.param_serialize(
+        # Without the body: it is plain JSON, which the library would copy value by value.
+        method, url, headers, _, posted = await pool.param_serialize(
             request.method, request.path, query_params=list(request.query), header_params=headers,
-            body=request.body, auth_settings=["BearerToken"],
+            auth_settings=["BearerToken"],
         )  # fmt: skip
-        answer = await pool.call_api(*parameters, _request_timeout=timeout)
+        answer = await pool.call_api(
+            method, url, headers, request.body, posted, _request_timeout=timeout
+        )
         response: aiohttp.ClientResponse = answer.response
         return response
 

@@ -18,6 +18,7 @@ from hearth.cluster.interface import (
     KindMissing,
     Unavailable,
 )
+from hearth.cluster.kube import credentials
 from tests.cluster.scripted import drop, hang, refuse, reply, reset, watch
 
 PODS = "/api/v1/pods"
@@ -269,3 +270,29 @@ async def test_a_watch_of_a_name_that_is_not_found(connect, monkeypatch):
     cluster._credentials.configuration.host = "http://kubernetes.default.svc"
     with pytest.raises(Unavailable, match="name resolution"):
         await anext(cluster.watch(kinds.POD, since="1"))
+
+
+async def test_a_netrc_says_nothing_about_the_cluster(connect, server, tmp_path, monkeypatch):
+    netrc = tmp_path / "netrc"
+    netrc.write_text("default login nobody password nothing\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    server.on("GET", CHAT, reply(body=deployment()))
+    assert await (await connect()).get(kinds.DEPLOYMENT, "ai", "chat") == deployment()
+    assert server.seen[0].headers["authorization"] == "Bearer t"
+
+
+@pytest.mark.parametrize("excepted, reached", [("", True), ("cluster.invalid", False)])
+async def test_the_environments_proxy_is_used(
+    connect, server, kubeconfig, monkeypatch, excepted, reached
+):
+    monkeypatch.setenv("http_proxy", server.url)
+    monkeypatch.setenv("no_proxy", excepted)
+    server.on("GET", CHAT, always=reply(body=deployment()))
+    known = await credentials.load(kubeconfig=kubeconfig("http://cluster.invalid:1", token="t"))
+    cluster = await connect(known, call_s=0.05)
+    if reached:
+        assert await cluster.get(kinds.DEPLOYMENT, "ai", "chat") == deployment()
+    else:
+        with pytest.raises(Unavailable):
+            await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
+    assert bool(server.seen) is reached
