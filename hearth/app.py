@@ -110,7 +110,11 @@ class App:
         )
         self._unready: str | None = "the cluster's state is not read yet"
         self.admin = Admin(
-            self.demand, self.routes, self.metrics, {"hearth": lambda: self._unready}
+            self.demand,
+            self.routes,
+            self.metrics,
+            {"hearth": lambda: self._unready},
+            watches={str(i.kind): i.staleness_s for i in self.watching.informers},
         )
 
     @asynccontextmanager

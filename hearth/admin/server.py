@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 Check = Callable[[], str | None]
 """None, or why this part is not ready: a sentence for a person."""
 
+STALE_S = 600.0
+"""A watch is begun anew every few minutes: one that heard nothing for so long is blind."""
 _CLOSE_S = 0.5
 """How long a client that does not read may delay the end."""
 _HEADERS = {
@@ -52,7 +54,9 @@ class Measured(Protocol):
 class Admin:
     """The admin port.
 
-    `checks` are asked at every `/readyz`, by name; they must not block.
+    `checks` are asked at every `/readyz`, by name, and so are `watches`: seconds since each was
+    heard.  Neither may block.  A blind watch is told, but changes nothing: what is known is served,
+    and a leader that nobody addresses would serve nobody.
     """
 
     def __init__(
@@ -62,6 +66,7 @@ class Admin:
         metrics: Measured,
         checks: Mapping[str, Check],
         *,
+        watches: Mapping[str, Callable[[], float]] | None = None,
         interval_s: float = 0.25,
         ping_s: float = 10.0,
     ) -> None:
@@ -69,6 +74,7 @@ class Admin:
         self._routes = routes
         self._metrics = metrics
         self._checks = checks
+        self._watches = watches or {}
         self._page = page.load()
         self._feed = feed.Feed(
             demand,
@@ -147,8 +153,10 @@ class Admin:
     async def _readyz(self, request: web.Request) -> web.Response:
         asked = {name: check() for name, check in self._checks.items()}
         missing = {name: reason for name, reason in asked.items() if reason is not None}
-        body = msgspec.json.encode({"ready": not missing, "notReady": missing})
-        return _json(body, status=503 if missing else 200)
+        ages = {name: round(age_s()) for name, age_s in self._watches.items()}
+        stale = {name: age_s for name, age_s in ages.items() if age_s > STALE_S}
+        body = {"ready": not missing, "notReady": missing, **({"staleS": stale} if stale else {})}
+        return _json(msgspec.json.encode(body), status=503 if missing else 200)
 
     async def _render_metrics(self, request: web.Request) -> web.Response:
         body, content_type = await self._metrics.render(request.headers.get(hdrs.ACCEPT, ""))

@@ -24,7 +24,11 @@ class World:
         self.metrics = prometheus.Metrics(demand=self.demand, routes=self.routes)
         self.reasons = {"pods": None, "scaler": None}
         checks = {name: (lambda name=name: self.reasons[name]) for name in self.reasons}
-        self.admin = server.Admin(self.demand, self.routes, self.metrics, checks, interval_s=0.01)
+        self.ages = {"pods": 3.0, "deployments.apps": 3.0}
+        watches = {name: (lambda name=name: self.ages[name]) for name in self.ages}
+        self.admin = server.Admin(
+            self.demand, self.routes, self.metrics, checks, watches=watches, interval_s=0.01
+        )
         self.routes.put(Route(key=CHAT, uid="u", created=0, phase="ScaledToZero"))
 
 
@@ -67,6 +71,13 @@ async def test_ready_names_what_is_not_and_why(world, http):
     async with http.get("/readyz") as response:
         assert response.status == 503
         assert await response.json() == {"ready": False, "notReady": {"pods": "not listed yet"}}
+
+
+async def test_field_case_76_a_blind_watch_is_named_and_sends_nobody_away(world, http):
+    world.ages["pods"] = server.STALE_S + 60
+    async with http.get("/readyz") as response:
+        told = {"ready": True, "notReady": {}, "staleS": {"pods": 660}}
+        assert (response.status, await response.json()) == (200, told)
 
 
 @pytest.mark.parametrize("path", ["/hearth/queue", "/noctaya/queue"])
