@@ -54,6 +54,12 @@ async def keda(world):
 
 
 @pytest_asyncio.fixture(**LOOP)
+async def no_keda(world):
+    """KEDA is not installed."""
+    require("no-keda", not await _serves_keda(world), "a cluster without KEDA")
+
+
+@pytest_asyncio.fixture(**LOOP)
 async def release(world):
     """A release that its module may install, upgrade and remove; it is gone in the end."""
     timeout = aiohttp.ClientTimeout(total=2 * LIMIT_S)

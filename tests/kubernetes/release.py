@@ -78,6 +78,16 @@ class Release:
                             return
                 await anyio.sleep(0.05)
 
+    async def reachable_name(self, key: ServiceKey) -> None:
+        """Wait until a service's name, which may be new to the cluster's DNS, can be looked up."""
+        url = f"http://{names.gateway_service(key)}.{key.namespace}.svc.cluster.local/v1/models"
+        with anyio.fail_after(LIMIT_S):
+            while True:
+                with contextlib.suppress(aiohttp.ClientError):
+                    async with self.session.get(url):
+                        return
+                await anyio.sleep(0.2)
+
     async def uninstall(self) -> None:
         await run(self.helm, "uninstall", NAME, "--namespace", HOME, "--wait")
         await self.world.pods(HOME, OURS, lambda pods: not pods)

@@ -108,4 +108,4 @@ async def _may(verb, resource, *, namespace="default"):
     resource, _, part = resource.partition("/")
     part = [f"--subresource={part}"] if part else []
     asked = ("auth", "can-i", verb, resource, *part, "-n", namespace, "--as", ACCOUNT)
-    return (await kubectl(*asked, check=False)).strip().splitlines()[-1]
+    return "yes" if "yes" in (await kubectl(*asked, check=False)).splitlines() else "no"
