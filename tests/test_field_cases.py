@@ -1,0 +1,62 @@
+"""Every case of the field has its row in the docs, and every test named there exists."""
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "field-cases.md").read_text()
+CASES = [
+    1, 2, 4, 6, 7, 8, 10, 11, 12, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23, 25, 27, 28, 29, 30, 32,
+    33, 35, 36, 39, 40, 41, 42, 43, 44, 45, 47, 48, 49, 51, 52, 53, 55, 56, 58, 59, 60, 61, 62, 63,
+    64, 67, 68, 70, 71, 72, 73, 74, 76, 77, 78, 79, 80, 81, 84, 85, 86, 87, 88, 89, 90,
+]  # fmt: skip
+"""The numbers that exist."""
+ROWS = {
+    int(number): re.findall(r"`(tests/[^`]+)`", rest)
+    for number, rest in re.findall(r"^\| (\d+) \|(.*)\|$", PAGE, re.MULTILINE)
+}
+NAMED = sorted({test for tests in ROWS.values() for test in tests})
+
+
+@functools.cache
+def named_in(path: str) -> frozenset[str]:
+    """Functions of a file as pytest writes them; it is read and not run."""
+    return frozenset(_tests(ast.parse((ROOT / path).read_text()).body))
+
+
+def _tests(body: list[ast.stmt]) -> Iterator[str]:
+    for node in body:
+        if isinstance(node, ast.ClassDef):
+            yield from (f"{node.name}::{name}" for name in _tests(node.body))
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+
+
+def test_every_case_has_one_row():
+    assert re.findall(r"^\| (\d+) ", PAGE, re.MULTILINE) == [str(number) for number in CASES]
+
+
+def test_every_row_names_a_test():
+    assert [number for number, tests in ROWS.items() if not tests] == []
+
+
+@pytest.mark.parametrize("test", NAMED)
+def test_every_test_that_is_named_exists(test):
+    path, _, name = test.partition("::")
+    assert name in named_in(path)
+
+
+def test_a_test_that_bears_a_number_stands_in_its_row():
+    for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        where = path.relative_to(ROOT).as_posix()
+        if path == Path(__file__):
+            continue
+        for name in named_in(where):
+            if found := re.search(r"test_field_cases?_(\d+)(?:_and_(\d+))?_", name):
+                for number in filter(None, found.groups()):
+                    assert f"{where}::{name}" in ROWS[int(number)]
