@@ -6,7 +6,15 @@ not whole yet is kept back, so that a body that breaks off can still be closed b
 
 import re
 
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:;[^\r\n\0]{0,1024})?\r\n")
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
+_SIZE = re.compile(
+    rb"(?=[^\r\n]{1,1040}\r)([0-9A-Fa-f]{1,15})(?:;"
+    + _TOKEN
+    + rb"(?:=(?:"
+    + _TOKEN
+    + rb'|"[^"\\\0-\x1f\x7f]*"))?)*\r\n'
+)
+"""Extensions pass as llhttp would let them, but for quoted pairs: nobody means them well."""
 _SIZE_BEGUN = re.compile(rb"[0-9A-Fa-f]{0,15}(?:(?<=[0-9A-Fa-f])(?:;[^\r\n\0]{0,1024})?\r?)?")
 _LAST = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r\n)*\r\n")
 _CRLF = b"\r\n"

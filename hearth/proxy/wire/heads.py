@@ -28,6 +28,7 @@ class Malformed(Exception):
     """The other side does not speak HTTP/1 as we accept it; the message says what is wrong."""
 
 
+VERSION = Malformed("The gateway speaks HTTP/1.1 and HTTP/1.0.")
 TOO_LONG = Malformed(f"The head of the request is longer than {MAX_HEAD_BYTES} bytes.")
 
 
@@ -102,6 +103,8 @@ class RequestHead:
                 self.expects = self.http11 and value.strip().lower() == b"100-continue"
         if hosts > 1 or (self.http11 and not self.host):
             raise Malformed("The request must have one Host header.")
+        if not self.http11 and self.length is None and self.method == "POST":
+            raise Malformed("A request in HTTP/1.0 must have a Content-Length.")
         if codings is not None:
             if not self.http11 or self.length is not None or codings.strip().lower() != b"chunked":
                 raise Malformed("The only Transfer-Encoding is chunked, in HTTP/1.1.")
@@ -195,7 +198,7 @@ def request(data: bytes) -> RequestHead:
         raise Malformed("The request is not well-formed HTTP; its head cannot be read.") from error
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):
-        raise Malformed("The gateway speaks HTTP/1.1 and HTTP/1.0.")
+        raise VERSION
     method = parser.get_method().decode("ascii")
     return RequestHead(method, seen.url, _fields(data), http11=version == "1.1")
 

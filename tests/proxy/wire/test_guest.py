@@ -1,0 +1,155 @@
+"""The same bytes through the raw front and through the aiohttp application do the same."""
+
+import random
+import time
+
+import anyio
+
+from tests.proxy import backend
+from tests.proxy.backend import Conn
+from tests.proxy.stage import CONFIG, Raw, Stage, pod, stage
+
+FOR_S = 3.0
+"""How long the two are compared; `SEED` makes a run another one."""
+SEED = 1
+
+GET = b"GET /none HTTP/1.1\r\nHost: chat.ai.svc\r\n\r\n"
+"""Takes a connection to the application, where it stays."""
+BODIES = (
+    b"",
+    b"{}",
+    b'{"n":1}',
+    b'{"model":"chat"}',
+    b'{"model":"other","stream":true}',
+    b"{",
+    b"[]",
+)
+TARGETS = (b"/v1/chat/completions", b"/v1/embeddings?x=%2F&y", b"/v1/nothing", b"/v1/a/../b",
+           b"/v1/", b"/v1/models", b"/v1/x#y", b"/v1//x", b"/v1/caf\xc3\xa9")  # fmt: skip
+LASTS = (b"0\r\n\r\n", b"0\r\nX-T: 1\r\n\r\n", b"0\r\nbad\r\n\r\n", b"00\r\n\r\n")
+LINES = (
+    b"Connection: close",
+    b"Connection: x-hop",
+    b"Connection: keep-alive, X-Hop",
+    b"X-Hop: 1",
+    b"Expect: 100-continue",
+    b"Transfer-Encoding: chunked",
+    b"Transfer-Encoding: gzip, chunked",
+    b"Transfer-Encoding: identity",
+    b"Content-Length: 2",
+    b"Content-Length: 0",
+    b"Content-Length: -1",
+    b"Content-Length: 5, 5",
+    b"Content-Length: 007",
+    b"Host: other.ai.svc",
+    b"Host: ",
+    b"X : y",
+    b" X: y",
+    b"X: \x01",
+    b"X: \x00",
+    b"X: a\rb",
+    b"X: caf\xe9",
+    b"X: caf\xc3\xa9",
+    b"X:",
+    b"X:\t y \t",
+    b"TE: trailers",
+    b"Upgrade: h2c",
+    b"Keep-Alive: 5",
+    b"Proxy-Connection: x",
+    b"X-Forwarded-For: 1.2.3.4",
+    b"X-Forwarded-Proto: https",
+    b"X-Forwarded-Proto: gopher",
+    b"Accept-Encoding: gzip",
+    b"Content-Type: multipart/form-data",
+    b"Content-Encoding: gzip",
+    b"Content-Encoding: identity",
+    b"Authorization: Bearer k",
+    b"Cookie: a=b",
+    b"Cookie: c=d",
+    b"Via: 1.0 x",
+)
+
+
+def request(rng: random.Random) -> bytes:
+    """Something like a request."""
+    body = rng.choice(BODIES)
+    version = rng.choice((b"1.1", b"1.1", b"1.1", b"1.1", b"1.0", b"1.2", b"2.0"))
+    lines = rng.sample(LINES, rng.choice((0, 0, 1, 2, 3)))
+    if rng.random() < 0.3:
+        lines.append(b"Transfer-Encoding: chunked")
+        cut = rng.randrange(len(body) + 1)
+        parts = [part for part in (body[:cut], body[cut:]) if part]
+        end = rng.choice((b"", b";x=y", b"; x", b" "))
+        body = b"".join(b"%x%b\r\n%b\r\n" % (len(part), end, part) for part in parts)
+        body += rng.choice(
+            (b"0\r\n\r\n", b"0\r\n\r\n", b"0\r\nX-T: 1\r\n\r\n", b"0\r\nbad\r\n\r\n", b"00\r\n\r\n")
+        )
+    else:
+        lines.append(b"Content-Length: %d" % len(body))
+    head = b"POST %b HTTP/%b\r\nHost: chat.ai.svc\r\n" % (rng.choice(TARGETS), version)
+    data = bytearray(head + b"".join(line + b"\r\n" for line in lines) + b"\r\n" + body)
+    if rng.random() < 0.2:
+        # Behind "POST /v1/": in front of it both ways are the application's.
+        data[rng.randrange(9, len(data))] = rng.choice(b"\r\n\0 :;,\xff0aA\t")
+    return bytes(data)
+
+
+async def sent(
+    s: Stage, server: backend.Server, data: bytes, *, guest: bool, patience_s: float = 0.02
+) -> tuple:
+    """What the backend saw of a request on a connection of its own, and whether it was served.
+
+    The two may refuse in other words, and at another byte.
+    """
+    server.seen.clear()
+    client = Raw(await anyio.connect_tcp(*s.address))
+    async with client.stream:
+        if guest:
+            await client.stream.send(GET)
+            await client.until(b"}}")
+            client.data = b""
+        await client.stream.send(data)
+        # Behind an unfinished request there is an end; behind a whole one the answer was read.
+        with anyio.move_on_after(patience_s) as waited:
+            while b"\r\n\r\n" not in client.data.replace(b"100 Continue\r\n\r\n", b""):
+                try:
+                    client.data += await client.stream.receive()
+                except (anyio.EndOfStream, anyio.BrokenResourceError):
+                    return ("refused", [])
+        if waited.cancelled_caught:
+            return ("refused", [])
+    seen = [
+        (c.method, c.target, sorted((n.lower(), v) for n, v in c.headers), c.body)
+        for c in server.calls()
+    ]
+    status = client.data.replace(b"HTTP/1.1 100 Continue\r\n\r\n", b"").split(b" ")[1]
+    return "served" if status == b"200" else "refused", seen
+
+
+def unannounced(front: tuple, data: bytes) -> bool:
+    """Whether bytes followed a request that announced none: they are another request, at which
+    the application looks before it serves the first."""
+    return [body for *_, body in front[1]] == [b""] and not data.endswith(b"\r\n\r\n")
+
+
+async def test_both_ways_are_one():
+    async def quick(conn: Conn) -> None:
+        await conn.json({})
+
+    rng = random.Random(SEED)
+    ends: list[str] = []
+    until = time.monotonic() + FOR_S
+    async with backend.running(quick) as server, stage(CONFIG) as s:
+        s.put(pod(server), max_queue=1000)
+        while time.monotonic() < until:
+            data = request(rng)
+            front = await sent(s, server, data, guest=False)
+            guest = await sent(s, server, data, guest=True)
+            if front != guest and not unannounced(front, data):
+                # Was one only slow?
+                front = await sent(s, server, data, guest=False, patience_s=2)
+                guest = await sent(s, server, data, guest=True, patience_s=2)
+            if front != guest and not unannounced(front, data):
+                raise AssertionError(f"{data!r}\nfront: {front}\nguest: {guest}")
+            ends.append(front[0])
+    assert ends.count("served") > 20 and ends.count("refused") > 20
