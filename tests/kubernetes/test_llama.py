@@ -14,8 +14,8 @@ from tests.lifecycle.harness import DONE
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("keda")]
 
 ARGS = (
-    "--model={{ .Model.Path }}", "--alias={{ .Service.Name }}", "--host=$(POD_IP)", "--port=8000",
-    "--ctx-size=1024", "--threads=2",
+    "--model", "{{ .Model.Path }}", "--alias", "{{ .Service.Name }}", "--host", "$(POD_IP)",
+    "--port", "8000", "--ctx-size", "1024", "--threads", "2",
 )  # fmt: skip
 
 

@@ -9,7 +9,7 @@ from grpclib.client import Channel
 from grpclib.config import Configuration
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
-from hearth import names
+from hearth import names, trigger
 from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_pb2 as pb
 from hearth.externalscaler.externalscaler_grpc import ExternalScalerStub
@@ -38,11 +38,10 @@ async def test_keda_is_let_in_and_nobody_else(hearth, world, namespace, pki):
     assert await hearth.answer(one) == "one two three"
     assert await hearth.answer(two) == "one two three"
     deployment = await hearth.asleep(one)
-    writers = {e["manager"] for e in deployment["metadata"]["managedFields"]}
-    assert "hearth-replicas" not in writers or "keda" in writers  # it was KEDA that woke it
+    assert not worlds.scaled_by_hearth(deployment)  # it was KEDA that woke it
 
     # With KEDA's own means the door opens; each that is wrong is refused.
-    mine = pki.client(of=f"one-ca-{'ca'}")
+    mine = pki.client(of="one-ca-ca")
     assert await _asks(one, pki.dialler(mine, trusts="server-ca"))
     with pytest.raises(REFUSED):
         await _asks(one, pki.dialler(None, trusts="server-ca"))
@@ -133,6 +132,11 @@ async def _asks(key, context: ssl.SSLContext | None, *, host: str = "", port: in
     async with Channel(
         host or names.scaler_host(key), port, ssl=context, config=Configuration()
     ) as channel:
-        reference = pb.ScaledObjectRef(name=key.name, namespace=key.namespace)
+        said = trigger.Trigger(target=1, uid="", server_secret=f"{key.name}-server")
+        reference = pb.ScaledObjectRef(
+            name=key.name,
+            namespace=key.namespace,
+            scalerMetadata=trigger.render(said, scaler_address=f"{host}:{port}"),
+        )
         await ExternalScalerStub(channel).IsActive(reference, timeout=5)
         return True

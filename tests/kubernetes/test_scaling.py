@@ -38,12 +38,7 @@ async def test_a_cold_stream_beats_speaks_and_sleeps_again(hearth, world, namesp
     assert not any(
         manager.startswith("hearth") for manager in worlds.owners_of_replicas(deployment)
     )
-    scalers = {
-        entry["manager"]
-        for entry in deployment["metadata"]["managedFields"]
-        if entry.get("subresource") == "scale"
-    }
-    assert not any(manager.startswith("hearth") for manager in scalers)
+    assert not worlds.scaled_by_hearth(deployment)
 
 
 async def test_columns_say_how_it_is(hearth, namespace):

@@ -182,6 +182,14 @@ def owners_of_replicas(deployment: Manifest) -> set[str]:
     }
 
 
+def scaled_by_hearth(deployment: Manifest) -> bool:
+    """Whether Hearth set its scale in KEDA's place, as far as the object remembers."""
+    return any(
+        entry.get("subresource") == "scale" and entry["manager"].startswith("hearth")
+        for entry in deployment["metadata"].get("managedFields", ())
+    )
+
+
 def condition(manifest: Manifest | None, kind: str) -> dict:
     """One condition of an object; empty without it."""
     found = (manifest or {}).get("status", {}).get("conditions", ())
