@@ -91,7 +91,7 @@ class App:
             cluster,
             groups=settings.groups,
             enqueue=self._services.add,
-            enqueue_namespace=self._namespaces.add,
+            enqueue_namespace=self._add_namespace,
             shared_service=settings.shared_service,
         )
         for informer in self.watching.informers:
@@ -226,11 +226,16 @@ class App:
         self.unready("Hearth is stopping")
         await self.gateway.drain(self._settings.drain_limit)
 
+    def _add_namespace(self, namespace: str) -> None:
+        # Each service there is one of the owners: many that come together are written at once.
+        self._namespaces.add(namespace, after_s=_TOGETHER_S)
+
     def _passed(self, outcome: str, seconds: float) -> None:
         self.metrics.reconciled(result=outcome, seconds=seconds)
 
 
 _STOP_S = 5.0
+_TOGETHER_S = 0.5
 _CERTIFICATES_S = 5.0
 """How long Secrets that cannot be read may keep a new leader from being addressed."""
 

@@ -8,7 +8,7 @@ import yaml
 from hearth.api import manifests
 from hearth.api.llmservice import LLMService
 from hearth.api.manifests import Parsed
-from hearth.api.meta import Manifest
+from hearth.api.meta import Manifest, key_of
 from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile import desired, selection
 from hearth.reconcile.refusal import Refused
@@ -67,5 +67,5 @@ def _objects(read: list[Manifest], site: Site) -> Iterator[Manifest]:
                 f"LLMService {service.key}: {error.refusal.reason}: {error}"
             ) from error
     for namespace in dict.fromkeys(service.key.namespace for service in services):
-        there = [service for service in services if service.key.namespace == namespace]
+        there = [m for m in read if m["kind"] == "LLMService" and key_of(m).namespace == namespace]
         yield desired.render_shared(namespace, there, site=site)

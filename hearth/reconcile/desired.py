@@ -58,8 +58,8 @@ def render(service: LLMService, runtime: InferenceRuntime, *, site: Site) -> Des
     )
 
 
-def render_shared(namespace: str, services: Iterable[LLMService], *, site: Site) -> Manifest:
-    """The namespace's shared Service, owned by all services of both groups that are there."""
+def render_shared(namespace: str, services: Iterable[Manifest], *, site: Site) -> Manifest:
+    """The namespace's shared Service, owned by all LLMServices of both groups that are there."""
     return _hashed(gateway.render_shared(namespace, services, site=site))
 
 

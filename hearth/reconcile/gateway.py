@@ -24,21 +24,23 @@ def render(service: LLMService, *, site: Site) -> Manifest:
     )
 
 
-def render_shared(namespace: str, services: Iterable[LLMService], *, site: Site) -> Manifest:
+def render_shared(namespace: str, services: Iterable[Manifest], *, site: Site) -> Manifest:
     """The namespace's shared address, where a request's `model` names the service.
 
-    All services of the namespace own it, none controls it: it goes with the last one.
+    All services of the namespace own it, none controls it: it goes with the last one.  They come
+    as they are: to parse a thousand for each new one would hold up the event loop.
     """
     owners = [
         {
-            "apiVersion": service.api_version,
-            "kind": service.kind,
-            "name": service.metadata.name,
-            "uid": service.metadata.uid,
+            "apiVersion": service["apiVersion"],
+            "kind": service["kind"],
+            "name": service["metadata"]["name"],
+            "uid": service["metadata"]["uid"],
         }
-        for service in sorted(services, key=lambda service: service.metadata.uid)
-        if service.metadata.uid
+        for service in services
+        if service["metadata"].get("uid")
     ]
+    owners.sort(key=lambda owner: str(owner["uid"]))
     return _alias(
         {
             "name": site.shared_service,

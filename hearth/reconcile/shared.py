@@ -3,10 +3,10 @@
 import contextlib
 from collections.abc import Callable
 
-from hearth.api.meta import ServiceKey
+from hearth.api.meta import ServiceKey, key_of
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, NotFound
-from hearth.reconcile import desired, plan, reading, refusal, writing
+from hearth.reconcile import desired, plan, refusal, writing
 from hearth.reconcile.site import Site
 from hearth.reconcile.watching import Watching
 from hearth.routes import Refusal
@@ -41,8 +41,8 @@ class SharedEndpoints:
         """
         services = [
             service
-            for manifest in self._watching.services_in(namespace)
-            if not (service := reading.read(manifest)[0]).metadata.deletion_timestamp
+            for service in self._watching.services_in(namespace)
+            if not service["metadata"].get("deletionTimestamp")
         ]
         if not services:
             self._refusals.pop(namespace, None)
@@ -59,6 +59,6 @@ class SharedEndpoints:
             if planned.refusal is not None:
                 self._refusals[namespace] = planned.refusal
             for service in services:
-                self._changed(service.key)
+                self._changed(key_of(service))
         await writing.carry_out(self._cluster, planned.writes)
         return refusal.RETRY_S if planned.refusal is not None else None

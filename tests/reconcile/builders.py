@@ -29,18 +29,26 @@ def service(
     status: Manifest | None = None,
     **metadata: Any,
 ) -> LLMService:
+    said = service_manifest(spec, name=name, group=group, status=status, **metadata)
+    return LLMService.model_validate(said)
+
+
+def service_manifest(
+    spec: Manifest | None = None,
+    *,
+    name: str = "chat",
+    group: str = "serving.hearth.dev",
+    status: Manifest | None = None,
+    **metadata: Any,
+) -> Manifest:
     base = {"model": {"source": {"uri": "hf://org/model"}}, "runtime": {"name": "stub"}}
-    return LLMService.model_validate(
-        {
-            "apiVersion": f"{group}/v1alpha1",
-            "kind": "LLMService",
-            "metadata": {
-                "name": name, "namespace": "ai", "uid": UID, "generation": 3, **metadata
-            },
-            "spec": merged(base, spec or {}),
-            "status": status or {},
-        }
-    )  # fmt: skip
+    return {
+        "apiVersion": f"{group}/v1alpha1",
+        "kind": "LLMService",
+        "metadata": {"name": name, "namespace": "ai", "uid": UID, "generation": 3, **metadata},
+        "spec": merged(base, spec or {}),
+        "status": status or {},
+    }
 
 
 def runtime(

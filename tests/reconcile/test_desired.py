@@ -5,7 +5,7 @@ import pytest
 from hearth.reconcile import desired
 from hearth.reconcile.refusal import Refused
 from hearth.reconcile.site import Site
-from tests.reconcile.builders import UID, render, runtime, service
+from tests.reconcile.builders import UID, render, runtime, service, service_manifest
 
 HASH = "serving.hearth.dev/spec-hash"
 
@@ -132,7 +132,7 @@ def test_without_keda_what_it_cannot_do_is_refused_all_the_same():
 
 
 def test_the_shared_service_is_hashed():
-    got = desired.render_shared("ai", [service()], site=Site())
+    got = desired.render_shared("ai", [service_manifest()], site=Site())
     assert len(got["metadata"]["annotations"][HASH]) == 16
 
 

@@ -2,7 +2,7 @@
 
 from hearth.reconcile import gateway
 from hearth.reconcile.site import Site
-from tests.reconcile.builders import service
+from tests.reconcile.builders import service, service_manifest
 
 SITE = Site(release="rel", namespace="ops", cluster_domain="example.org")
 SPEC = {
@@ -31,9 +31,9 @@ def test_a_service_s_own_address():
 
 def test_the_shared_address_belongs_to_all_services_of_the_namespace():
     services = [
-        service(name="b", uid="2"),
-        service(name="a", uid="1", group="serving.noctaya.io"),
-        service(name="c", uid=""),
+        service_manifest(name="b", uid="2"),
+        service_manifest(name="a", uid="1", group="serving.noctaya.io"),
+        service_manifest(name="c", uid=""),
     ]
     assert gateway.render_shared("ai", services, site=SITE) == {
         "apiVersion": "v1",
@@ -65,5 +65,5 @@ def test_the_shared_address_belongs_to_all_services_of_the_namespace():
 
 
 def test_only_rendered_it_has_no_owner():
-    got = gateway.render_shared("ai", [service(uid="")], site=SITE)
+    got = gateway.render_shared("ai", [service_manifest(uid="")], site=SITE)
     assert "ownerReferences" not in got["metadata"]

@@ -31,7 +31,8 @@ def render(example: Path) -> str:
             service, selection.pick(service, runtimes), site=Site()
         ).manifests
     ]
-    objects.append(desired.render_shared("default", services, site=Site()))
+    owners = [m for m in parsed.manifests if m["kind"] == "LLMService"]
+    objects.append(desired.render_shared("default", owners, site=Site()))
     return yaml.safe_dump_all(objects, sort_keys=False, width=100)
 
 

@@ -211,7 +211,7 @@ def test_of_an_earlier_service_of_the_same_name_nothing_is_taken(settled: World)
 
 
 def shared(*uids: str) -> Manifest:
-    services = [builders.service(name=f"s{uid}", uid=uid) for uid in uids]
+    services = [builders.service_manifest(name=f"s{uid}", uid=uid) for uid in uids]
     return desired.render_shared("ai", services, site=Site())
 
 
