@@ -25,6 +25,7 @@ from hearth.keda.identities import Identities
 from hearth.keda.push import Pushes, ScalerObserver, Sleep, Unobserved
 from hearth.keda.scaler import Scaler
 from hearth.routes import RouteTable
+from hearth.streams import ManyStreams
 
 log = logging.getLogger(__name__)
 
@@ -158,6 +159,7 @@ class _Connection(H2Protocol):
         self._transport = cast(Transport, transport)
         self.identity = tls.identity(transport)
         h2 = self.connection._connection
+        ManyStreams.take_over(h2)
         h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS})
         # In force at once: a client need not have seen any limit before it opens its streams.
         h2.local_settings.acknowledge()
