@@ -3,7 +3,7 @@
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.cluster.interface import Kind
+from hearth.cluster import kinds
 from tests.kubernetes import world as worlds
 from tests.kubernetes.release import HOME, NAME, Release, service, stub
 from tests.kubernetes.world import Failed, kubectl
@@ -12,10 +12,6 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 NAMESPACE = "test-helm"
 ACCOUNT = f"system:serviceaccount:{HOME}:{NAME}"
-CRDS = Kind(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
-    namespaced=False,
-)  # fmt: skip
 
 MAY = (
     ("get", "secrets"),
@@ -90,18 +86,18 @@ async def test_what_hearth_may_not_do():
 
 
 @pytest.mark.usefixtures("keda")
-async def test_bound_to_one_namespace_it_reaches_no_other(world, release):
-    await release.install("upgrade", "--install", namespaces=["default"])
+async def test_bound_to_one_namespace_it_reaches_no_other(world, hearth):
+    await hearth.install("upgrade", namespaces=["default"])
     assert await _may("get", "secrets") == "yes"
     assert await _may("get", "secrets", namespace=HOME) == "no"
     key = ServiceKey("default", "bound")
     await world.apply(stub("bound"), service("bound", "default", runtime="bound"))
     try:
-        await release.settled(key)
-        assert await release.answer(key) == "one two three"
+        await hearth.settled(key)
+        assert await hearth.answer(key) == "one two three"
     finally:
-        await world.delete(service("bound", "default"))
-        await release.uninstall()
+        await world.delete(service("bound", "default"), stub("bound"))
+        await world.until(kinds.SCALED_OBJECT, key, lambda found: found is None)
 
 
 async def _may(verb, resource, *, namespace="default"):
