@@ -40,12 +40,12 @@ async def test_from_zero_to_two_and_back_and_then_keda_comes(hearth, world, name
     await kubectl("apply", "--server-side", "-f", manifest)
     await kubectl("-n", "keda", "wait", "--for=condition=Available", "deployment", "--all",
                   "--timeout=90s")  # fmt: skip
-    await world.until(kinds.SCALED_OBJECT, key, lambda found: found is not None)
-    await hearth.settled(key)
-    assert await hearth.answer(key) == "one two three"
     await world.until(
-        kinds.SCALED_OBJECT, key, lambda found: worlds.condition(found, "Ready")["status"] == "True"
+        kinds.SCALED_OBJECT,
+        key,
+        lambda found: worlds.condition(found, "Ready").get("status") == "True",
     )
+    assert await hearth.answer(key) == "one two three"
     await hearth.asleep(key)
 
 
