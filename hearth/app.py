@@ -30,6 +30,7 @@ from hearth.proxy.hosts import HostTable
 from hearth.proxy.keys import ReadSecret
 from hearth.reconcile.attention import Edges, FirstLook
 from hearth.reconcile.llmservice import Reconciler
+from hearth.reconcile.publishing import Publisher
 from hearth.reconcile.shared import SharedEndpoints
 from hearth.reconcile.site import Site
 from hearth.reconcile.watching import Watching
@@ -174,15 +175,21 @@ class App:
         shared = SharedEndpoints(
             self._cluster, self.watching, site=site, changed=self._services.add
         )
+        publisher = Publisher(
+            self.watching,
+            routes=self.routes,
+            demand=self.demand,
+            shared_refusal=shared.refusal,
+            certificate_problem=self.identities.problem,
+            connected=self._autoscaling.connected,
+        )
         reconciler = Reconciler(
             self._cluster,
             self.watching,
             routes=self.routes,
             demand=self.demand,
             site=site,
-            shared_refusal=shared.refusal,
-            certificate_problem=self.identities.problem,
-            connected=self._autoscaling.connected,
+            publisher=publisher,
         )
         informers = self.watching.informers
         first = FirstLook(reconciler.reconcile)
@@ -196,7 +203,8 @@ class App:
         namespaces = Controller(
             "namespaces", shared.reconcile, queue=self._namespaces, informers=informers
         )
-        stop = self.demand.listen(Edges(self.demand, self.routes, self._services))
+        edges = Edges(self.demand, self.routes, self._services)
+        stops = (publisher.follow(), self.demand.listen(edges))
         try:
             async with anyio.create_task_group() as tasks:
                 # Before the first route: a field that the cluster drops may be who may ask.
@@ -215,7 +223,8 @@ class App:
                 log.info("ready", extra={"services": len(tuple(self.routes.routes()))})
                 task_status.started()
         finally:
-            stop()
+            for stop in stops:
+                stop()
 
     def unready(self, why: str) -> None:
         """Say on `/readyz` that this process should not be addressed any more."""

@@ -18,6 +18,7 @@ from hearth.demand import DemandTable
 from hearth.keda.server import ScalerServer
 from hearth.metrics.prometheus import Metrics
 from hearth.reconcile.llmservice import Reconciler
+from hearth.reconcile.publishing import Publisher
 from hearth.reconcile.site import Site
 from hearth.reconcile.watching import Watching
 from hearth.routes import RouteTable
@@ -113,10 +114,11 @@ async def leading(*, keda: bool, watchdog_s: float | None = None) -> AsyncIterat
         cluster, demand=demand, routes=routes, scaler=scaler, watching=watching, services=queue,
         metrics=Metrics(demand=demand, routes=routes), polling_s=15,
     )  # fmt: skip
+    publisher = Publisher(watching, routes=routes, demand=demand, connected=autoscaling.connected)
+    publisher.follow()
     reconciler = Reconciler(
-        cluster, watching, routes=routes, demand=demand, site=Site(),
-        connected=autoscaling.connected,
-    )  # fmt: skip
+        cluster, watching, routes=routes, demand=demand, site=Site(), publisher=publisher
+    )
     controller = Controller(
         "services", reconciler.reconcile, queue=queue, informers=watching.informers
     )

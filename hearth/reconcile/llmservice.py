@@ -3,9 +3,8 @@
 import contextlib
 import datetime
 import logging
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from hearth import names
 from hearth.api.llmservice import LLMService
@@ -15,11 +14,9 @@ from hearth.cluster.interface import Cluster, ClusterError, Forbidden, Invalid, 
 from hearth.demand import DemandTable
 from hearth.reconcile import (
     desired,
-    observation,
     plan,
     reading,
     refusal,
-    scaling,
     selection,
     status,
     telling,
@@ -29,24 +26,14 @@ from hearth.reconcile import (
 from hearth.reconcile.desired import Desired
 from hearth.reconcile.failures import Memory
 from hearth.reconcile.observation import Facts
+from hearth.reconcile.plan import Write
+from hearth.reconcile.publishing import Decided, Publisher
 from hearth.reconcile.refusal import Refused
-from hearth.reconcile.route import route, scale
 from hearth.reconcile.site import Site
 from hearth.reconcile.watching import Watching
 from hearth.routes import Refusal, RouteTable
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Decided:
-    """What one pass comes to, before its first write."""
-
-    runtime: str | None = None
-    desired: Desired | None = None
-    writes: tuple[plan.Write, ...] = ()
-    refusal: Refusal | None = None
-    readable: bool = True
 
 
 class Reconciler:
@@ -60,26 +47,16 @@ class Reconciler:
         routes: RouteTable,
         demand: DemandTable,
         site: Site,
-        shared_refusal: Callable[[str], Refusal | None] = lambda namespace: None,
-        certificate_problem: Callable[[ServiceKey], str | None] = lambda key: None,
-        connected: Callable[[ServiceKey], bool | None] = lambda key: True,
-        clock: Callable[[], float] = time.monotonic,
+        publisher: Publisher,
         wall: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
-        """`shared_refusal` says why a namespace has no shared endpoint, `certificate_problem` why
-        KEDA cannot be answered over TLS, `connected` whether KEDA listens to a service that has a
-        ScaledObject (None: too early to tell)."""
         self._cluster = cluster
         self._watching = watching
         self._routes = routes
         self._demand = demand
         self._site = site
-        self._shared_refusal = shared_refusal
-        self._certificate_problem = certificate_problem
-        self._connected = connected
-        self._clock = clock
+        self._publisher = publisher
         self._wall = wall
-        self._memories: dict[ServiceKey, Memory] = {}
 
     async def reconcile(self, key: ServiceKey) -> float | None:
         """One pass; seconds until another is worth while, though nothing changes.
@@ -88,7 +65,7 @@ class Reconciler:
         """
         found = [reading.read(manifest) for manifest in self._watching.services(key)]
         if not found:
-            self._forget(key)
+            self._publisher.forget(key)
             return None
         service, refused = found[0]
         if len(found) > 1:
@@ -96,7 +73,7 @@ class Reconciler:
             refused = next(why for one, why in found if one is service)
         again_s = None
         if service.metadata.deletion_timestamp:
-            self._forget(key)  # its objects go with it
+            self._publisher.forget(key)  # its objects go with it
         else:
             again_s = await self._serve(service, refused)
         # Last: that one of them cannot be written to is no harm to the other.
@@ -107,49 +84,45 @@ class Reconciler:
 
     async def _serve(self, service: LLMService, refused: Refusal | None) -> float | None:
         key = service.key
-        facts = self._observe(service)
         try:
-            decided = await self._decide(service, refused)
+            decided, writes = await self._decide(service, refused)
         except ClusterError:
             if key not in self._routes:  # what runs is served, whatever cannot be read now
-                self._publish(service, _Decided(), facts)
+                self._publisher.publish(service, Decided())
             raise
-        self._publish(service, decided, facts)
-        again_s = self._again_s(key, facts, decided.refusal)
-        if decided.writes:
+        seen = self._publisher.publish(service, decided)
+        again_s = self._again_s(key, seen.facts, decided.refusal)
+        if writes:
             try:
-                await writing.carry_out(self._cluster, decided.writes)
+                await writing.carry_out(self._cluster, writes)
             except (Invalid, Forbidden) as error:
                 why = Refusal(reason=refusal.RENDER, message=f"the cluster refused: {error}")
                 decided = replace(decided, refusal=why)
-                self._publish(service, decided, facts)
                 # Invalid stays so until a change; a quota or webhook may relent.
                 again_s = min(again_s or refusal.RETRY_S, refusal.RETRY_S)
-        await self._say(service, self._seen(service, decided, facts))
+            seen = self._publisher.publish(service, decided)
+        await self._say(service, seen)
         return again_s
 
-    async def _decide(self, service: LLMService, refused: Refusal | None) -> _Decided:
+    async def _decide(
+        self, service: LLMService, refused: Refusal | None
+    ) -> tuple[Decided, tuple[Write, ...]]:
         """Everything is rendered before anything is written.  `refused`: it cannot be read."""
         outdated = self._watching.schemas.outdated(service.group)
         if outdated and outdated.refusal:
-            return _Decided(refusal=outdated.refusal, readable=refused is None)
+            return Decided(refusal=outdated.refusal, readable=refused is None), ()
         if refused:
-            return _Decided(refusal=refused, readable=False)
+            return Decided(refusal=refused, readable=False), ()
         runtime = None
         try:
             runtime = selection.pick(service, self._watching.runtimes(service.group))
             site = replace(self._site, keda=self._watching.keda)
             wanted = desired.render(service, runtime, site=site)
         except Refused as error:
-            return _Decided(runtime=runtime.name if runtime else None, refusal=error.refusal)
-        observed = await self._observed(service, wanted)
-        planned = plan.writes(service, wanted, observed)
-        return _Decided(
-            runtime=runtime.name,
-            desired=wanted,
-            writes=planned.writes,
-            refusal=planned.refusal,
-        )
+            return Decided(runtime=runtime.name if runtime else None, refusal=error.refusal), ()
+        planned = plan.writes(service, wanted, await self._observed(service, wanted))
+        decided = Decided(runtime=runtime.name, refusal=planned.refusal, advice=wanted.advice)
+        return decided, planned.writes
 
     async def _observed(self, service: LLMService, wanted: Desired) -> list[Manifest]:
         """What bears the service's label, and what else has a name that would be written.
@@ -165,75 +138,6 @@ class Reconciler:
                 with contextlib.suppress(NotFound):
                     observed.append(await self._cluster.get(kind, service.key.namespace, name))
         return observed
-
-    def _observe(self, service: LLMService) -> Facts:
-        key = service.key
-        facts = observation.observe(
-            self._deployment(key),
-            self._watching.pods(key),
-            memory=self._memories.get(key, Memory()),
-            now_s=self._clock(),
-            wall=self._wall(),
-        )
-        self._memories[key] = facts.memory
-        return facts
-
-    def _publish(self, service: LLMService, decided: _Decided, facts: Facts) -> None:
-        summary = status.summarize(service, self._seen(service, decided, facts), wall=self._wall())
-        before = self._routes.find(service.key)
-        self._routes.put(
-            route(
-                service,
-                facts=facts,
-                refusal=decided.refusal,
-                readable=decided.readable,
-                phase=summary.phase or "Pending",
-                scale=scale(
-                    service,
-                    self._deployment(service.key),
-                    refused=decided.refusal is not None,
-                    readable=decided.readable,
-                    before=before,
-                ),
-                paused=scaling.paused(self._scaled_object(service.key)),
-                scaler_tls=self._scaler_tls(service, decided),
-                before=before,
-            )
-        )
-        said = {"service": str(service.key), "backends": len(facts.backends), "ready": facts.ready}
-        logger.debug("route published", extra=said)
-
-    def _scaler_tls(self, service: LLMService, decided: _Decided) -> str | None:
-        """A refused spec changes nothing: KEDA goes on asking as the ScaledObject says."""
-        standing = self._scaled_object(service.key)
-        if decided.refusal and standing is not None:
-            return scaling.standing_secret(standing)
-        return scaling.server_secret(service)
-
-    def _seen(self, service: LLMService, decided: _Decided, facts: Facts) -> status.Seen:
-        scaled_object = self._scaled_object(service.key)
-        paused = scaling.paused(scaled_object)
-        listens = self._connected(service.key) if scaled_object and not paused else True
-        shared = self._shared_refusal(service.key.namespace)
-        outdated = self._watching.schemas.outdated(service.group)
-        return status.Seen(
-            facts=facts,
-            demand=self._demand.demand(service.key),
-            autoscaling=status.autoscaling(
-                scaled_object,
-                keda=self._watching.keda,
-                paused=paused,
-                connected=status.connected(service) if listens is None else listens,
-                certificate=self._certificate_problem(service.key),
-            ),
-            runtime=decided.runtime,
-            refusal=decided.refusal,
-            advice=(
-                *(decided.desired.advice if decided.desired else ()),
-                *((shared.message,) if shared else ()),
-                *((outdated.advice,) if outdated and outdated.advice else ()),
-            ),
-        )
 
     async def _refuse(self, service: LLMService, why: Refusal) -> None:
         """Say that a service gets nothing at all."""
@@ -282,16 +186,3 @@ class Reconciler:
             refusal.RETRY_S if foreign else None,
         ]
         return min((wait for wait in waits if wait), default=None)
-
-    def _deployment(self, key: ServiceKey) -> Manifest | None:
-        name = ServiceKey(key.namespace, names.deployment(key))
-        return self._watching.object(kinds.DEPLOYMENT, name)
-
-    def _scaled_object(self, key: ServiceKey) -> Manifest | None:
-        name = ServiceKey(key.namespace, names.scaled_object(key))
-        return self._watching.object(kinds.SCALED_OBJECT, name)
-
-    def _forget(self, key: ServiceKey) -> None:
-        self._memories.pop(key, None)
-        self._routes.drop(key)
-        self._demand.drop(key)

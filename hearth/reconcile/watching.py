@@ -91,6 +91,22 @@ class Watching:
         """Call `listener` whenever `keda` changes; returns how to stop it."""
         return self._owned[kinds.SCALED_OBJECT].listen_available(lambda _: listener())
 
+    def listen_backends(self, listener: Callable[[ServiceKey], None]) -> Callable[[], None]:
+        """Call `listener(service)` at each change of a pod or Deployment; returns how to stop."""
+
+        def changed(old: Manifest | None, new: Manifest | None) -> None:
+            for key in dict.fromkeys(map(_service_of, (old, new))):
+                if key is not None:
+                    listener(key)
+
+        stops = [i.listen(changed) for i in (self._pods, self._owned[kinds.DEPLOYMENT])]
+
+        def stop() -> None:
+            for one in stops:
+                one()
+
+        return stop
+
     def known(self) -> set[ServiceKey]:
         """Every service that there is."""
         return {key_of(manifest) for informer in self._services.values() for manifest in informer}
@@ -158,9 +174,14 @@ class Watching:
         for manifest in (old, new):
             if manifest is None:
                 continue
-            metadata = manifest["metadata"]
-            service = (metadata.get("labels") or {}).get(names.SERVICE_LABEL)
-            if service is not None:
-                self._enqueue(ServiceKey(metadata.get("namespace", ""), service))
-            elif metadata["name"] == self._shared_service:
-                self._enqueue_namespace(metadata.get("namespace", ""))
+            if (service := _service_of(manifest)) is not None:
+                self._enqueue(service)
+            elif (key := key_of(manifest)).name == self._shared_service:
+                self._enqueue_namespace(key.namespace)
+
+
+def _service_of(manifest: Manifest | None) -> ServiceKey | None:
+    """Whose an object is, by its label."""
+    metadata = manifest["metadata"] if manifest is not None else {}
+    name = (metadata.get("labels") or {}).get(names.SERVICE_LABEL)
+    return None if name is None else ServiceKey(metadata.get("namespace", ""), name)

@@ -9,6 +9,7 @@ from hearth.cluster import kinds
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.demand import DemandTable
 from hearth.reconcile.llmservice import Reconciler
+from hearth.reconcile.publishing import Publisher
 from hearth.reconcile.shared import SharedEndpoints
 from hearth.reconcile.site import Site
 from hearth.reconcile.watching import OWNED, Watching
@@ -73,14 +74,20 @@ class World:
         self.shared = SharedEndpoints(
             self.cluster, self.watching, site=Site(), changed=self.asked.add
         )
+        self.publisher = Publisher(
+            self.watching,
+            routes=self.routes,
+            demand=self.demand,
+            shared_refusal=self.shared.refusal,
+            certificate_problem=self.certificates.get,
+        )
         self.reconciler = Reconciler(
             self.cluster,
             self.watching,
             routes=self.routes,
             demand=self.demand,
             site=Site(),
-            shared_refusal=self.shared.refusal,
-            certificate_problem=self.certificates.get,
+            publisher=self.publisher,
         )
 
     async def caught_up(self):

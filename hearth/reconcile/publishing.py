@@ -1,0 +1,163 @@
+"""Publish what gateway and scaler need to know of a service, as soon as it is known."""
+
+import datetime
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hearth import names
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest, ServiceKey
+from hearth.cluster import kinds
+from hearth.demand import DemandTable
+from hearth.reconcile import observation, scaling, status
+from hearth.reconcile.failures import Memory
+from hearth.reconcile.observation import Facts
+from hearth.reconcile.route import route, scale
+from hearth.reconcile.watching import Watching
+from hearth.routes import Refusal, RouteTable
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """What became of a spec."""
+
+    runtime: str | None = None
+    """Of the pick; None where it failed."""
+    refusal: Refusal | None = None
+    advice: tuple[str, ...] = ()
+    readable: bool = True
+
+
+class Publisher:
+    """Writes the routes: what was decided of a spec, and what is seen of its backend.
+
+    What is seen is published in the tick in which it is heard of (`follow`): a pod that is ready
+    waits for no pass, which may be held up by a write, nor for passes of other services.
+    """
+
+    def __init__(
+        self,
+        watching: Watching,
+        *,
+        routes: RouteTable,
+        demand: DemandTable,
+        shared_refusal: Callable[[str], Refusal | None] = lambda namespace: None,
+        certificate_problem: Callable[[ServiceKey], str | None] = lambda key: None,
+        connected: Callable[[ServiceKey], bool | None] = lambda key: True,
+        clock: Callable[[], float] = time.monotonic,
+        wall: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
+    ) -> None:
+        """`shared_refusal` says why a namespace has no shared endpoint, `certificate_problem` why
+        KEDA cannot be answered over TLS, `connected` whether KEDA listens to a service that has a
+        ScaledObject (None: too early to tell)."""
+        self._watching = watching
+        self._routes = routes
+        self._demand = demand
+        self._shared_refusal = shared_refusal
+        self._certificate_problem = certificate_problem
+        self._connected = connected
+        self._clock = clock
+        self._wall = wall
+        self._memories: dict[ServiceKey, Memory] = {}
+        self._decided: dict[ServiceKey, tuple[LLMService, Decided]] = {}
+
+    def follow(self) -> Callable[[], None]:
+        """Publish each change of a backend from now on; returns how to stop."""
+        return self._watching.listen_backends(self._backend_changed)
+
+    def publish(self, service: LLMService, decided: Decided) -> status.Seen:
+        """The route as of now; returns what it was made from."""
+        key = service.key
+        self._decided[key] = (service, decided)
+        seen = self._see(service, decided)
+        summary = status.summarize(service, seen, wall=self._wall())
+        before = self._routes.find(key)
+        self._routes.put(
+            route(
+                service,
+                facts=seen.facts,
+                refusal=decided.refusal,
+                readable=decided.readable,
+                phase=summary.phase or "Pending",
+                scale=scale(
+                    service,
+                    self._deployment(key),
+                    refused=decided.refusal is not None,
+                    readable=decided.readable,
+                    before=before,
+                ),
+                paused=scaling.paused(self._scaled_object(key)),
+                scaler_tls=self._scaler_tls(service, decided),
+                before=before,
+            )
+        )
+        facts = seen.facts
+        said = {"service": str(key), "backends": len(facts.backends), "ready": facts.ready}
+        logger.debug("route published", extra=said)
+        return seen
+
+    def forget(self, key: ServiceKey) -> None:
+        """The service is gone."""
+        self._memories.pop(key, None)
+        self._decided.pop(key, None)
+        self._routes.drop(key)
+        self._demand.drop(key)
+
+    def _backend_changed(self, key: ServiceKey) -> None:
+        if key in self._decided:
+            self.publish(*self._decided[key])
+
+    def _observe(self, key: ServiceKey) -> Facts:
+        facts = observation.observe(
+            self._deployment(key),
+            self._watching.pods(key),
+            memory=self._memories.get(key, Memory()),
+            now_s=self._clock(),
+            wall=self._wall(),
+        )
+        self._memories[key] = facts.memory
+        return facts
+
+    def _see(self, service: LLMService, decided: Decided) -> status.Seen:
+        scaled_object = self._scaled_object(service.key)
+        paused = scaling.paused(scaled_object)
+        listens = self._connected(service.key) if scaled_object and not paused else True
+        shared = self._shared_refusal(service.key.namespace)
+        outdated = self._watching.schemas.outdated(service.group)
+        return status.Seen(
+            facts=self._observe(service.key),
+            demand=self._demand.demand(service.key),
+            autoscaling=status.autoscaling(
+                scaled_object,
+                keda=self._watching.keda,
+                paused=paused,
+                connected=status.connected(service) if listens is None else listens,
+                certificate=self._certificate_problem(service.key),
+            ),
+            runtime=decided.runtime,
+            refusal=decided.refusal,
+            advice=(
+                *decided.advice,
+                *((shared.message,) if shared else ()),
+                *((outdated.advice,) if outdated and outdated.advice else ()),
+            ),
+        )
+
+    def _scaler_tls(self, service: LLMService, decided: Decided) -> str | None:
+        """A refused spec changes nothing: KEDA goes on asking as the ScaledObject says."""
+        standing = self._scaled_object(service.key)
+        if decided.refusal and standing is not None:
+            return scaling.standing_secret(standing)
+        return scaling.server_secret(service)
+
+    def _deployment(self, key: ServiceKey) -> Manifest | None:
+        name = ServiceKey(key.namespace, names.deployment(key))
+        return self._watching.object(kinds.DEPLOYMENT, name)
+
+    def _scaled_object(self, key: ServiceKey) -> Manifest | None:
+        name = ServiceKey(key.namespace, names.scaled_object(key))
+        return self._watching.object(kinds.SCALED_OBJECT, name)

@@ -1,0 +1,84 @@
+"""What is seen of a backend is in the route as soon as it is heard of."""
+
+import anyio
+import pytest
+
+from hearth.cluster import kinds
+from tests.reconcile.shell import KEY, World
+
+
+@pytest.fixture
+async def world():
+    made = World()
+    await made.runtime()
+    await made.user("LLMService")
+    await made.look()
+    await made.caught_up()
+    return made
+
+
+def usable(world):
+    return [backend.host for backend in world.routes.endpoints(KEY)]
+
+
+async def test_a_pod_that_is_ready_waits_for_no_pass(world):
+    world.publisher.follow()
+    await world.pod(running=True)
+    await world.caught_up()
+    route = world.routes.find(KEY)
+    assert (route.phase, len(route.backends), usable(world)) == ("Loading", 1, [])
+    await world.pod_ready()
+    await world.caught_up()
+    assert (world.routes.find(KEY).phase, usable(world)) == ("Ready", ["10.0.0.1"])
+    await world.cluster.finalize(await world.cluster.get(kinds.POD, "ai", "chat-1"))
+    await world.caught_up()
+    assert world.routes.find(KEY).backends == ()
+
+
+async def test_so_does_a_change_of_scale(world):
+    world.publisher.follow()
+    await world.cluster.scale(KEY, replicas=1)
+    await world.caught_up()
+    assert (world.routes.find(KEY).phase, world.routes.find(KEY).scale.replicas) == ("Pending", 1)
+
+
+async def test_nor_is_it_forgotten_by_a_pass_that_began_before(world):
+    """One that is held up by a write goes on with what is seen by then."""
+    world.publisher.follow()
+    said = world.cluster.apply
+    waits, goes_on = anyio.Event(), anyio.Event()
+
+    async def slow(manifest, *, manager, force=True):
+        waits.set()
+        await goes_on.wait()
+        return await said(manifest, manager=manager, force=force)
+
+    await world.runtime(args=["another"])
+    await world.caught_up()
+    async with anyio.create_task_group() as tasks:
+        world.cluster.apply = slow
+        tasks.start_soon(world.reconciler.reconcile, KEY)
+        await waits.wait()
+        world.cluster.apply = said
+        await world.pod_ready()
+        await world.caught_up()
+        assert usable(world) == ["10.0.0.1"]
+        goes_on.set()
+    assert usable(world) == ["10.0.0.1"]
+    assert (await world.service())["status"]["phase"] == "Ready"
+
+
+async def test_it_can_be_stopped(world):
+    stop = world.publisher.follow()
+    stop()
+    await world.pod_ready()
+    await world.caught_up()
+    assert usable(world) == []
+
+
+async def test_what_nobody_decided_on_has_no_route(world):
+    world.publisher.follow()
+    world.publisher.forget(KEY)
+    await world.pod_ready()
+    await world.caught_up()
+    assert KEY not in world.routes
