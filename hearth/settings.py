@@ -151,8 +151,8 @@ class LocalSettings(Settings):
     )
     devices: Mapping[str, int] = Field(
         default_factory=dict,
-        description="Devices of this machine, for example nvidia.com/gpu=2; counted by itself for"
-        " NVIDIA where nvidia-smi is there.",
+        description="Devices of this machine, for example nvidia.com/gpu=2; by itself it counts"
+        " NVIDIA's, AMD's and Ascend's below /dev.",
     )
     images: Mapping[str, str] = Field(
         default_factory=dict,

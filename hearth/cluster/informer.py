@@ -244,10 +244,5 @@ def by_label(label: str) -> Index:
     return index
 
 
-def by_owner(manifest: Manifest) -> Iterable[Hashable]:
-    """An index by the uids of an object's owners."""
-    return [owner["uid"] for owner in manifest["metadata"].get("ownerReferences", ())]
-
-
 def _namespaces(manifest: Manifest) -> Iterable[Hashable]:
     return (manifest["metadata"].get("namespace", ""),)

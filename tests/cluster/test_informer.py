@@ -8,7 +8,7 @@ import pytest
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.backoff import Backoff
-from hearth.cluster.informer import Informer, by_label, by_owner
+from hearth.cluster.informer import Informer, by_label
 from hearth.cluster.interface import (
     Change,
     Conflict,
@@ -93,17 +93,10 @@ class TestOnTheStore:
 
     async def test_finds_by_index(self):
         cluster = LocalCluster()
-        owner = await cluster.create(config("owner", namespace="b"))
-        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
-        reference["uid"] = owner["metadata"]["uid"]
         await cluster.create(config("one", labels={"service": "chat"}))
         await cluster.create(config("two", labels={"service": "chat"}, namespace="b"))
-        await cluster.create(config("three", ownerReferences=[reference], namespace="b"))
-        informer = Informer(
-            cluster,
-            kinds.CONFIG_MAP,
-            indexes={"service": by_label("service"), "owner": by_owner},
-        )
+        await cluster.create(config("three", namespace="b"))
+        informer = Informer(cluster, kinds.CONFIG_MAP, indexes={"service": by_label("service")})
         told = Told(informer)
 
         def names(index, value):
@@ -112,14 +105,13 @@ class TestOnTheStore:
         async with running(informer):
             assert names("service", ServiceKey("ai", "chat")) == ["one"]
             assert names("service", ServiceKey("ai", "nobody")) == []
-            assert names("owner", reference["uid"]) == ["three"]
-            assert sorted(names("namespace", "b")) == ["owner", "three", "two"]
+            assert sorted(names("namespace", "b")) == ["three", "two"]
             await cluster.apply(config("one", labels={"service": "code"}), manager="x", force=True)
-            await told.reach(5)
+            await told.reach(4)
             assert names("service", ServiceKey("ai", "chat")) == []
             assert names("service", ServiceKey("ai", "code")) == ["one"]
             await cluster.delete(config("one"))
-            await told.reach(6)
+            await told.reach(5)
             assert names("service", ServiceKey("ai", "code")) == []
             assert names("namespace", "ai") == []
 
