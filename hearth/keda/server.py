@@ -21,6 +21,7 @@ from hearth.demand import DemandTable
 from hearth.keda import tls
 from hearth.keda.answers import Answers
 from hearth.keda.gate import Gate
+from hearth.keda.gathered import Gathered
 from hearth.keda.identities import Identities
 from hearth.keda.push import Pushes, ScalerObserver, Sleep, Unobserved
 from hearth.keda.scaler import Scaler
@@ -155,8 +156,8 @@ class _Connection(H2Protocol):
         # Not sooner: whoever fails in a handshake would leave grpclib a handler for ever.
         plain = self._plain()
         super().__init__(plain.handler, plain.config, plain.h2_config)
-        super().connection_made(transport)
-        self._transport = cast(Transport, transport)
+        self._transport = Gathered(cast(Transport, transport))
+        super().connection_made(self._transport)
         self.identity = tls.identity(transport)
         h2 = self.connection._connection
         ManyStreams.take_over(h2)
