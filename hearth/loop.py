@@ -5,6 +5,7 @@ from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio
 
+from hearth import collector
 from hearth.app import CannotStart
 
 T = TypeVar("T")
@@ -13,6 +14,7 @@ Ts = TypeVarTuple("Ts")
 
 def run(main: Callable[[Unpack[Ts]], Awaitable[T]], *arguments: *Ts) -> T:
     """The result of `main`."""
+    collector.tune()
     return anyio.run(main, *arguments, backend_options={"use_uvloop": _has_uvloop()})
 
 

@@ -81,9 +81,7 @@ def request(rng: random.Random) -> bytes:
         parts = [part for part in (body[:cut], body[cut:]) if part]
         end = rng.choice((b"", b";x=y", b"; x", b" "))
         body = b"".join(b"%x%b\r\n%b\r\n" % (len(part), end, part) for part in parts)
-        body += rng.choice(
-            (b"0\r\n\r\n", b"0\r\n\r\n", b"0\r\nX-T: 1\r\n\r\n", b"0\r\nbad\r\n\r\n", b"00\r\n\r\n")
-        )
+        body += rng.choice(LASTS)
     else:
         lines.append(b"Content-Length: %d" % len(body))
     head = b"POST %b HTTP/%b\r\nHost: chat.ai.svc\r\n" % (rng.choice(TARGETS), version)

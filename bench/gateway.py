@@ -1,0 +1,261 @@
+"""Hearth's data path beside a direct connection, nginx and a tuned Go proxy; `make bench-gateway`.
+
+In a repetition every proxy runs every workload once, in rotated order.  Medians and ratios are
+printed, and written to bench/out/gateway.json under the numbers of the floors below.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+from collections import defaultdict
+
+from bench import cold, fleet
+from bench.fleet import CHAT, STREAM, Fleet, Proxy
+
+Rows = dict[str, dict[str, list[dict]]]
+"""What was found, by workload and proxy."""
+
+
+def stream(count: int, rate: int, *, chunks: int = 200, more: str = "") -> str:
+    return f"-m stream -c {count} -u {STREAM}?n={chunks}&size=200&rate={rate}{more} -T 120"
+
+
+WORKLOADS = {
+    "s500-50": stream(500, 50),
+    "s500-20-lock": stream(500, 20, more="&lock=1"),
+    "s2000-20": stream(2000, 20),
+    "json-50": f"-m json -c 50 -w 0.7 -d 3 -u {CHAT}?out=1500",
+    "json-500": f"-m json -c 500 -w 0.7 -d 3 -u {CHAT}?out=1500",
+    "churn-50": f"-m churn -c 50 -w 0.7 -d 3 -a 8 -u {CHAT}?out=1500",
+    "post-20mb": f"-m post -c 1 -k 10 -B 20000000 -u {CHAT}?out=1500",
+}
+QUICK = {
+    "s500-50": stream(100, 50, chunks=60),
+    "s500-20-lock": stream(100, 20, chunks=30, more="&lock=1"),
+    "s2000-20": stream(200, 20, chunks=30),
+    "json-50": f"-m json -c 50 -w 0.2 -d 1 -u {CHAT}?out=1500",
+    "json-500": f"-m json -c 200 -w 0.2 -d 1 -u {CHAT}?out=1500",
+    "churn-50": f"-m churn -c 50 -w 0.2 -d 1 -a 8 -u {CHAT}?out=1500",
+    "post-20mb": f"-m post -c 1 -k 3 -B 20000000 -u {CHAT}?out=1500",
+}
+
+FLOORS = {
+    "1": {"go": ("<=", 0.85), "nginx": ("<=", 1.15)},
+    "2": {"go_cpu": ("<=", 0.85), "go_p99": ("<=", 0.7)},
+    "3": {"go_p50": ("<=", 1.0), "go_p99": ("<=", 1.0), "nginx_p50": ("<=", 1.5)},
+    "4": {"go_50": (">=", 1.6), "go_500": (">=", 1.6)},
+    "5": {"go": (">=", 0.9)},
+    "6": {"kib": ("<=", 8.0), "late_s": ("<=", 0.5), "first_ms": ("<=", 10.0)},
+    "7": {"kib": ("<=", 12.0)},
+    "8": {"go": ("<=", 1.4)},
+    "9": {"p99_ms": ("<=", 2.0)},
+    "10": {"p99_ms": ("<=", 5.0)},
+    "11": {"all_ms": ("<=", 250.0), "stall_ms": ("<=", 50.0)},
+}
+TITLES = {
+    "1": "CPU per relayed chunk, 500 streams x 50/s",
+    "2": "in step, 500 x 20/s: CPU, added p99",
+    "3": "added latency, 500 x 50/s",
+    "4": "JSON requests/s, 50 and 500 connections",
+    "5": "a connection per request, requests/s",
+    "6": "held requests: memory, heartbeats, first byte of a new one",
+    "7": "memory of an active stream",
+    "8": "20 MB POST, CPU",
+    "9": "cold: first byte in to push",
+    "10": "Ready seen to first byte at the backend",
+    "11": "1,000 held requests released",
+}
+
+
+def run(chosen: argparse.Namespace, runners: list[Proxy]) -> Rows:
+    """Every workload, interleaved."""
+    found: Rows = defaultdict(lambda: defaultdict(list))
+    workloads = QUICK if chosen.quick else WORKLOADS
+    for rep in range(chosen.reps):
+        with Fleet(proxy_cpu=chosen.proxy_cpu, load_cpu=chosen.load_cpu) as ships:
+            ships.backend()
+            for proxy in runners:
+                ships.start(proxy)
+                ships.load(proxy, f"-m json -c 20 -w 0.2 -d 0.5 -u {CHAT}?out=1500")
+            for name, spec in workloads.items():
+                if chosen.only and name not in chosen.only.split(","):
+                    continue
+                for at in range(len(runners)):
+                    proxy = runners[(at + rep) % len(runners)]
+                    result = ships.load(proxy, spec)
+                    _note(found, name, proxy.name, result)
+        if not chosen.only or "hold" in chosen.only.split(","):
+            _hold(chosen, runners, found)
+    return found
+
+
+def _hold(chosen: argparse.Namespace, runners: list[Proxy], found: Rows) -> None:
+    count, seconds = (1000, 11) if chosen.quick else (10_000, 25)
+    for proxy in runners:
+        if proxy.held is None:
+            continue
+        with Fleet(proxy_cpu=chosen.proxy_cpu, load_cpu=chosen.load_cpu) as ships:
+            ships.backend()
+            ships.start(proxy, held=True)
+            spec = f"-m hold -c {count} -d {seconds} -w 1 -r 1500 -u {CHAT}?n=1 -T 180"
+            _note(found, "hold", proxy.name, ships.load(proxy, spec))
+
+
+def _note(found: Rows, workload: str, proxy: str, result: dict) -> None:
+    found[workload][proxy].append(result)
+    shown = ("errors", "cpu_us_per_chunk", "rps", "cpu_us_per_req", "cpu_ms_per_req",
+             "rss_per_conn_kb", "max_gap_s", "proxy_util")  # fmt: skip
+    line = {key: result[key] for key in shown if result.get(key) is not None}
+    print(f"{workload:14} {proxy:8} {line}", file=sys.stderr, flush=True)
+
+
+def value(result: dict, path: str) -> float:
+    """A figure by its dotted name."""
+    inner: object = result
+    for part in path.split("."):
+        inner = inner[part] if isinstance(inner, dict) else None
+    if not isinstance(inner, (int, float)):
+        raise KeyError(path)
+    return float(inner)
+
+
+class Medians:
+    """Of one set of runs."""
+
+    def __init__(self, found: Rows) -> None:
+        self._found = found
+
+    def values(self, workload: str, proxy: str, path: str) -> list[float]:
+        return [value(r, path) for r in self._found.get(workload, {}).get(proxy, ())]
+
+    def of(self, workload: str, proxy: str, path: str) -> float | None:
+        values = self.values(workload, proxy, path)
+        return statistics.median(values) if values else None
+
+    def added(self, workload: str, proxy: str, path: str) -> float | None:
+        """Above a direct connection."""
+        mine, direct = self.of(workload, proxy, path), self.of(workload, "direct", path)
+        return None if mine is None or direct is None else mine - direct
+
+    def spread(self, workload: str, proxy: str, path: str) -> float | None:
+        """(highest - lowest) / median."""
+        values = self.values(workload, proxy, path)
+        middle = statistics.median(values) if values else 0
+        return round((max(values) - min(values)) / middle, 3) if middle else None
+
+
+def _ratio(mine: float | None, theirs: float | None) -> float | None:
+    if mine is None or theirs is None:
+        return None
+    # A peer that adds nothing, or less, leaves no ratio.
+    return round(mine / theirs, 3) if theirs > 0 else None
+
+
+def rows(medians: Medians, peers: list[str]) -> dict[str, dict[str, float]]:
+    """The figures of rows 1 to 8."""
+    m = medians
+    result: dict[str, dict[str, float | None]] = defaultdict(dict)
+    for peer in peers:
+
+        def cpu(workload: str, path: str, peer: str = peer) -> float | None:
+            return _ratio(m.of(workload, "hearth", path), m.of(workload, peer, path))
+
+        def late(workload: str, path: str, peer: str = peer) -> float | None:
+            return _ratio(m.added(workload, "hearth", path), m.added(workload, peer, path))
+
+        result["1"][peer] = cpu("s500-50", "cpu_us_per_chunk")
+        result["2"][f"{peer}_cpu"] = cpu("s500-20-lock", "cpu_us_per_chunk")
+        result["2"][f"{peer}_p99"] = late("s500-20-lock", "lat_us.p99")
+        result["3"][f"{peer}_p50"] = late("s500-50", "lat_us.p50")
+        result["3"][f"{peer}_p99"] = late("s500-50", "lat_us.p99")
+        result["4"][f"{peer}_50"] = cpu("json-50", "rps")
+        result["4"][f"{peer}_500"] = cpu("json-500", "rps")
+        result["5"][peer] = cpu("churn-50", "rps")
+        result["8"][peer] = cpu("post-20mb", "cpu_ms_per_req")
+    gap = m.of("hold", "hearth", "max_gap_s")
+    result["6"] = {
+        "kib": _rounded(m.of("hold", "hearth", "rss_per_conn_kb")),
+        "late_s": None if gap is None else round(max(0.0, gap - 10), 3),
+        "first_ms": _rounded(m.of("hold", "hearth", "ttft_us.p99"), 1000),
+    }
+    result["7"]["kib"] = _rounded(m.of("s2000-20", "hearth", "rss_per_conn_kb"))
+    return {row: {k: v for k, v in cells.items() if v is not None} for row, cells in result.items()}
+
+
+def _rounded(number: float | None, by: float = 1) -> float | None:
+    return None if number is None else round(number / by, 3)
+
+
+def report(medians: Medians, found: Rows, table: dict[str, dict[str, float]]) -> None:
+    """Medians of each workload, then each floor."""
+    for workload, by in found.items():
+        key = {"s": "cpu_us_per_chunk", "j": "cpu_us_per_req", "c": "cpu_us_per_req",
+               "p": "cpu_ms_per_req", "h": "rss_per_conn_kb"}[workload[0]]  # fmt: skip
+        print(f"\n### {workload}\n\n| proxy | runs | {key} | rps | p50 us | p99 us | errors |")
+        print("|---|---|---|---|---|---|---|")
+        for name, results in by.items():
+            lat = "ttft_us" if workload == "hold" else "lat_us"
+            cells = (key, "rps", f"{lat}.p50", f"{lat}.p99", "errors")
+            shown = []
+            for path in cells:
+                try:
+                    shown.append(f"{medians.of(workload, name, path):.2f}")
+                except KeyError:
+                    shown.append("-")
+            print(f"| {name} | {len(results)} | {' | '.join(shown)} |")
+    print("\n| # | figure | measured | floor | met |\n|---|---|---|---|---|")
+    for row, cells in FLOORS.items():
+        for name, (sign, floor) in cells.items():
+            got = table.get(row, {}).get(name)
+            met = "-" if got is None else _met(got, sign, floor)
+            shown_got = "not measured" if got is None else got
+            print(f"| {row} | {TITLES[row]}: {name} | {shown_got} | {sign} {floor} | {met} |")
+
+
+def _met(got: float, sign: str, floor: float) -> str:
+    return "yes" if (got <= floor if sign == "<=" else got >= floor) else "NO"
+
+
+def main() -> None:
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--reps", type=int, default=5)
+    words.add_argument("--quick", action="store_true", help="about a minute: does it run at all")
+    words.add_argument("--only", default="", help="workloads, comma separated; 'cold', 'hold' too")
+    words.add_argument("--peer", action="append", default=[], metavar="NAME=PORT=COMMAND",
+                       help="one more proxy; {backend} in its command is the backend")  # fmt: skip
+    words.add_argument("--proxy-cpu", default="0")
+    words.add_argument("--load-cpu", default="1")
+    chosen = words.parse_args()
+    if chosen.quick:
+        chosen.reps = 1
+    fleet.build()
+    runners, missing = fleet.proxies(chosen.peer)
+    for line in missing:
+        print(line, file=sys.stderr)
+    found = run(chosen, runners)
+    medians = Medians(found)
+    peers = [p.name for p in runners if p.name not in ("direct", "hearth")]
+    table: dict[str, dict] = dict(rows(medians, peers))
+    if not chosen.only or "cold" in chosen.only.split(","):
+        cpus = (chosen.proxy_cpu, chosen.load_cpu)
+        table.update(cold.rows(reps=chosen.reps, quick=chosen.quick, cpus=cpus))
+    runs = [r for by in found.values() for results in by.values() for r in results]
+    errors = sum(int(r.get("errors") or 0) for r in runs)
+    report(medians, found, table)
+    spreads = {
+        w: {p: medians.spread(w, p, "cpu_us_per_chunk" if w[0] == "s" else "cpu_us_per_req")
+            for p in by if p != "direct" and w[0] in "sjc"}
+        for w, by in found.items()
+    }  # fmt: skip
+    table = {row: cells for row, cells in table.items() if cells}
+    written = {**table, "reps": chosen.reps, "errors": errors, "spread": spreads,
+               "missing": missing}  # fmt: skip
+    (fleet.OUT / "gateway.json").write_text(json.dumps(written, indent=1) + "\n")
+    print(f"\nerrors in all runs: {errors}; written to {fleet.OUT / 'gateway.json'}")
+    if errors:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

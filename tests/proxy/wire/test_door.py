@@ -1,0 +1,81 @@
+"""Which service a request is for."""
+
+import pytest
+
+from hearth.api.meta import ServiceKey
+from hearth.proxy.answers import Code, Problem
+from hearth.proxy.config import GatewayConfig
+from hearth.proxy.hosts import Everything, HostTable, Namespace, OneService
+from hearth.proxy.keys import Keys
+from hearth.proxy.wire import door
+from hearth.proxy.wire.door import Door
+from hearth.routes import KeyRef, Route, RouteTable
+
+KEY = ServiceKey("ai", "chat")
+
+
+async def secret(_namespace: str, _name: str):
+    return {"k": b"sesame"}
+
+
+def made(**fields) -> Door:
+    routes = RouteTable()
+    routes.put(Route(key=KEY, uid="u", created=1, phase="Ready", **fields))
+    config = GatewayConfig(hosts=HostTable(ingress_domain="llm.test"), default_namespace="ai")
+    return Door(routes, Keys(secret), config)
+
+
+@pytest.mark.parametrize(
+    ("host", "scope"),
+    [
+        (b"", Everything()),
+        (b"llm.test", Everything()),
+        (b"ai.llm.test:80", Namespace("ai")),
+        (b"CHAT.ai.svc", OneService(KEY)),
+    ],
+)
+def test_scope(host, scope):
+    d = made()
+    assert [d.scope(host), d.scope(host)] == [scope, scope]
+
+
+def test_an_unknown_host_is_told_what_would_work_each_time():
+    d = made()
+    for _ in range(2):
+        with pytest.raises(Problem, match="Hosts that would work"):
+            d.scope(b"nowhere\xff")
+
+
+def test_hosts_that_many_clients_invent_are_not_kept():
+    d = made()
+    for number in range(3 * door._SCOPES):
+        d.scope(b"s%d.ai.svc" % number)
+    assert len(d._scopes) <= door._SCOPES
+
+
+@pytest.mark.parametrize(
+    ("model", "found"),
+    [
+        ("ai/chat", KEY),
+        ("chat", KEY),
+        ("ai/other", Code.MODEL_NOT_FOUND),
+        (None, Code.INVALID_REQUEST),
+    ],
+)
+def test_named(model, found):
+    try:
+        assert made().named(model, Everything()) == found
+    except Problem as problem:
+        assert problem.code is found
+
+
+async def test_who_is_not_known_knocks():
+    d = made(authentication=KeyRef(secret="s", key="k"))
+    route = d.route(KEY)
+    assert not d.open(route, "sesame")
+    await d.knock(route, "sesame")
+    assert d.open(route, "sesame")
+    with pytest.raises(Problem):
+        await d.knock(route, "wrong")
+    with pytest.raises(Problem):
+        d.route(ServiceKey("ai", "none"))

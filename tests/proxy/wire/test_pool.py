@@ -1,0 +1,178 @@
+"""Connections to backends, on real sockets."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+
+from hearth.proxy.wire import pool as pools
+from hearth.proxy.wire.heads import AnswerHead
+from hearth.proxy.wire.link import Link
+from hearth.proxy.wire.nursery import Nursery
+from hearth.proxy.wire.pool import Pool
+from hearth.proxy.wire.sweep import Sweep
+from tests.proxy import backend
+from tests.proxy.backend import Conn
+
+CALL = b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
+
+
+class Caller:
+    """A request that sends itself, and remembers."""
+
+    def __init__(self, pool: Pool, address: tuple[str, int], *, fresh: bool = False) -> None:
+        self.heard: list[str] = []
+        self.body = b""
+        self.changed = anyio.Event()
+        self.link: Link | None = None
+        pool.ask(address, self, fresh=fresh)
+
+    def _tell(self, what: str) -> None:
+        self.heard.append(what)
+        self.changed.set()
+        self.changed = anyio.Event()
+
+    def connected(self, link: Link) -> None:
+        self.link = link
+        self._tell("reused" if link.reused else "made")
+        link.send(self, CALL, ())
+
+    def unreachable(self) -> None:
+        self._tell("unreachable")
+
+    def answered(self, head: AnswerHead) -> None:
+        self._tell(str(head.status))
+
+    def received(self, data: bytes) -> None:
+        self.body += data
+        if self.body.endswith(b"}") and self.link is not None:
+            self.link.finish(keep=True)
+            self._tell("whole")
+
+    def settled(self) -> None:
+        pass
+
+    def lost(self, *, clean: bool, heard: bool) -> None:
+        self._tell("lost heard" if heard else "lost")
+
+    def failed(self) -> None:
+        self._tell("failed")
+
+    async def until(self, what: str) -> list[str]:
+        while what not in self.heard:
+            await self.changed.wait()
+        return self.heard
+
+
+@asynccontextmanager
+async def pool(kind: type[Pool] = Pool, *, connect_timeout_s: float = 3) -> AsyncIterator[Pool]:
+    nursery = Nursery()
+    made = kind(
+        Sweep(asyncio.get_running_loop()), nursery.spawn, connect_timeout_s=connect_timeout_s
+    )
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(nursery.run)
+        yield made
+        made.close()
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_connection_is_kept_and_used_again():
+    async with backend.running() as server, pool() as p:
+        first = Caller(p, (server.host, server.port))
+        assert await first.until("whole") == ["made", "200", "whole"]
+        assert len(p) == 1
+        second = Caller(p, (server.host, server.port))
+        assert await second.until("whole") == ["reused", "200", "whole"]
+        third = Caller(p, (server.host, server.port), fresh=True)
+        assert (await third.until("whole"))[0] == "made"
+        assert server.connections == 2
+
+
+async def test_what_was_idle_too_long_is_not_used_and_goes():
+    async with backend.running() as server, pool() as p:
+        await Caller(p, (server.host, server.port)).until("whole")
+        p.expired(p._sweep.time() + pools.KEEPALIVE_S)
+        assert len(p) == 0
+        await server.until(lambda b: b.open == 0)
+        assert (await Caller(p, (server.host, server.port)).until("whole"))[0] == "made"
+    assert pools.KEEPALIVE_S < 5
+
+
+async def test_nobody_listens():
+    async with pool() as p:
+        callers = [Caller(p, ("127.0.0.1", 1)) for _ in range(100)]
+        for caller in callers:
+            assert await caller.until("unreachable") == ["unreachable"]
+
+
+async def test_an_address_that_does_not_answer():
+    with socket.socket() as deaf, socket.socket() as first, socket.socket() as second:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen(0)
+        for filler in (first, second):
+            filler.setblocking(False)
+            filler.connect_ex(deaf.getsockname())
+        async with pool(connect_timeout_s=0.05) as p:
+            await Caller(p, deaf.getsockname()).until("unreachable")
+
+
+class Slow(Pool):
+    """Its connections come when the test says so."""
+
+    def __init__(self, *args, **kwargs) -> None:
+        super().__init__(*args, **kwargs)
+        self.made, self.go = anyio.Event(), anyio.Event()
+
+    async def _connect(self, address):
+        link = await super()._connect(address)
+        self.made.set()
+        await self.go.wait()
+        return link
+
+
+async def test_a_connection_that_comes_for_who_has_left_stays_for_the_next():
+    async with backend.running() as server, pool(Slow) as p:
+        address = (server.host, server.port)
+        gone = Caller(p, address)
+        await p.made.wait()
+        p.leave(address, gone)
+        p.leave(address, gone)
+        p.go.set()
+        while not len(p):
+            await anyio.lowlevel.checkpoint()
+        assert (await Caller(p, address).until("whole"))[0] == "reused"
+        assert gone.heard == []
+
+
+async def test_nobody_dials_for_who_has_left_before():
+    async with backend.running() as server, pool() as p:
+        address = (server.host, server.port)
+        p.leave(address, Caller(p, address))
+        await Caller(p, address).until("whole")
+        assert server.connections == 1
+
+
+async def test_a_thousand_at_once_share_the_dialling_and_all_are_served():
+    async with backend.running() as server, pool() as p:
+        callers = [Caller(p, (server.host, server.port)) for _ in range(300)]
+        assert p._sites[(server.host, server.port)].dialing == pools.DIALS
+        for caller in callers:
+            await caller.until("whole")
+        assert len(server.seen) == 300
+
+
+async def test_a_kept_connection_that_died():
+    async def close_after(conn: Conn) -> None:
+        await conn.json({})
+        conn.close()
+
+    async with backend.running(close_after) as server, pool() as p:
+        await Caller(p, (server.host, server.port)).until("whole")
+        await server.until(lambda b: b.open == 0)
+        while len(p):
+            await anyio.lowlevel.checkpoint()
+        assert (await Caller(p, (server.host, server.port)).until("whole"))[0] == "made"

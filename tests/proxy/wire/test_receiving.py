@@ -1,0 +1,82 @@
+"""Taking in bodies, without a socket."""
+
+import asyncio
+from types import SimpleNamespace
+
+import pytest
+
+from hearth.proxy.bodies import Budget
+from hearth.proxy.config import GatewayConfig
+from hearth.proxy.wire import heads
+from hearth.proxy.wire.intake import Intake
+from hearth.proxy.wire.receiving import Receiving
+from hearth.proxy.wire.sweep import Sweep
+from hearth.proxy.wire.upload import Upload
+from tests.proxy.wire.transports import Transport
+
+
+class Taking(Receiving):
+    def __init__(self, parts, *lines: bytes) -> None:
+        super().__init__(parts)
+        self.heard: list[object] = []
+        head = b"\r\n".join((b"POST /v1/x HTTP/1.1", b"Host: x", *lines, b"", b""))
+        self.intake = Intake(
+            heads.request(head), parts.budget, limit_bytes=10**6, now=parts.sweep.time()
+        )
+
+    def whole(self, held) -> None:
+        self.heard.append(bytes(held.data))
+
+    def refuse(self, problem) -> None:
+        self.heard.append(problem.code)
+
+    def advance(self) -> None:
+        self.take_body()
+
+
+def taking(*lines: bytes) -> tuple[Taking, Transport]:
+    parts = SimpleNamespace(
+        sweep=Sweep(asyncio.get_running_loop()), config=GatewayConfig(), budget=Budget(10**7)
+    )
+    made, transport = Taking(parts, *lines), Transport()
+    made.connection_made(transport)
+    return made, transport
+
+
+async def test_a_body_and_what_follows_it():
+    t, _ = taking(b"Content-Length: 5")
+    t.buffer = b"hel"
+    assert not t.take_body()
+    assert t.due < float("inf")
+    t.buffer += b"loNEXT"
+    assert t.take_body()
+    assert (t.heard, t.buffer, t.intake) == ([b"hello"], b"NEXT", None)
+    assert not t.take_body()
+
+
+async def test_a_body_that_is_wrong():
+    t, _ = taking(b"Transfer-Encoding: chunked")
+    t.buffer = b"zz\r\n"
+    assert not t.take_body()
+    assert t.heard == ["invalid_request"]
+
+
+async def test_a_big_body_goes_straight_into_its_buffer():
+    t, transport = taking(b"Content-Length: 900000")
+    t.buffer = b"x" * 100
+    assert not t.take_body()
+    upload = transport.protocol
+    assert isinstance(upload, Upload)
+    assert t.buffer == b""
+    upload.get_buffer(-1)[:] = b"y" * 899_900
+    upload.buffer_updated(899_900)
+    assert transport.protocol is t
+    assert t.heard == [b"x" * 100 + b"y" * 899_900]
+
+
+@pytest.mark.parametrize("end", ["linger", "let_go"])
+async def test_what_was_taken_is_given_back(end):
+    t, _ = taking(b"Content-Length: 5")
+    assert t.parts.budget.used_bytes == 5
+    getattr(t, end)()
+    assert (t.parts.budget.used_bytes, t.buffer, t.intake) == (0, b"", None)
