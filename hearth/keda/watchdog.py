@@ -160,7 +160,7 @@ class Watchdog:
 
     async def _wait(self, tasks: TaskGroup, key: ServiceKey, guard: _Guard) -> None:
         with guard.scope:
-            await self._sleep(guard.due - self._clock())
+            await self._sleep(max(0.0, guard.due - self._clock()))
             failures = 0
             while self._spell(key) == guard.spell:
                 guard.acting = True
