@@ -40,10 +40,13 @@ def route(name: str, backends: tuple[Backend, ...], *, queue: int = 20_000) -> R
 
 
 def backend(address: str, *, ready: bool = True) -> Backend:
-    """The pod behind `address`, which calls the model by another name."""
+    """The pod behind `address`, which calls the model by another name.
+
+    It is as long as `MODEL`: the load generator compares the size of the body that arrives.
+    """
     host, _, port = address.rpartition(":")
     return Backend(
-        uid=address, pod="pod", host=host, port=int(port), ready=ready, served_name="served"
+        uid=address, pod="pod", host=host, port=int(port), ready=ready, served_name="tinyllm"
     )
 
 
