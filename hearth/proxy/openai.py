@@ -113,6 +113,7 @@ def _invalid(message: str, *, param: str | None = None) -> Problem:
     return Problem(Code.INVALID_REQUEST, message, param=param)
 
 
+_SMALL_BYTES = 64 * 1024
 _MODEL = b'"model"'
 _PLAIN_VALUE = re.compile(rb'[ \t\n\r]*:[ \t\n\r]*("[^"\\]*")')
 
@@ -124,8 +125,13 @@ def _only_model(body: Buffer) -> Span | None:
     Without a `\\u` no key can be written in another way, and inside of a string the quotes would
     be escaped: the only such bytes are the key.
     """
+    if len(body) > _SMALL_BYTES:
+        # Searching all of it takes longer than jumping over its values.
+        return None
     at = body.find(_MODEL)
-    if at < 0 or body.find(_MODEL, at + 7) >= 0 or b"\\u" in body:
+    if at < 0 or body.find(_MODEL, at + 7) >= 0:
+        return None
+    if body.find(b"\\") >= 0 and b"\\u" in body:
         return None
     match = _PLAIN_VALUE.match(body, at + 7)
     return match.span(1) if match is not None else None

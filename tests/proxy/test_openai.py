@@ -123,3 +123,21 @@ def test_the_splice_of_a_form():
     assert b"".join(openai.spliced(body, spans, b"NEW")) == form(
         ('name="model"', b"NEW"), ('name="file"; filename="x"', b"\xff\x00chat")
     )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model":"a"}',
+        b'{"x":{"model":"b"},"model":"a"}',
+        b'{"x":"model","model" : "a"}',
+        b'{"x":"\\"model\\":","model":"a"}',
+        b'{"mod\\u0065l":"a","x":{"model":"b"}}',
+        b'{"x":["model"],"mod\\u0065l":"a"}',
+        b'{"model":"\\u0061"}',
+        b'{"model":"a","model":"a"}',
+        b'{"x":"' + b"y" * 100_000 + b'","model":"a"}',
+    ],
+)
+def test_a_short_cut_finds_what_the_long_way_finds(body):
+    assert openai.model_spans(body, "") == tuple(openai._top_level(body, "model"))
