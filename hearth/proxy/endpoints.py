@@ -45,6 +45,10 @@ class Endpoints:
         self._routes.lost(key, backend.uid)
         self._tell(key)
 
+    def broke_off(self, key: ServiceKey, backend: Backend) -> None:
+        """It broke an answer off, so it may be going down: asked before it gets the next request."""
+        self.refused(key, backend)
+
     def answered(self, key: ServiceKey, uid: str) -> None:
         """It answered the question of `unsure`."""
         if self._refusing.pop(uid, None) is not None:

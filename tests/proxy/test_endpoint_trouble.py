@@ -157,3 +157,24 @@ async def test_what_goes_to_another_pod_is_the_same_to_the_byte():
             assert (await s.ask(body))[0] == 200
         assert s.record.failures == ["unreachable"]
         assert [call.body for call in server.calls()] == [body] * 2
+
+
+async def test_who_comes_after_a_broken_answer_is_served_when_the_engine_takes_connections():
+    """A dying engine accepts for a moment what it will never answer."""
+
+    async def breaks_once(conn: Conn) -> None:
+        if len(server.calls()) == 1:
+            await conn.events()
+            await conn.chunk(backend.delta("hel"))
+            conn.reset()
+        else:
+            await backend.chat(conn)
+
+    async with backend.running(breaks_once) as server, stage() as s:
+        s.put(pod(server))
+        _, _, text = await s.ask(STREAM)
+        assert error_of(text)["code"] == "upstream_error"
+        status, _, _ = await s.ask(BODY)
+        assert status == 200
+        assert s.record.failures == ["lost"]
+        assert s.record.outcomes == ["upstream_error", "ok"]

@@ -90,3 +90,13 @@ def test_nobody_is_told_after_close():
     endpoints.close()
     routes.drop(KEY)
     assert told == [KEY]
+
+
+def test_what_broke_an_answer_off_is_asked_before_it_gets_another_request():
+    pod = backend("a", ready=True)
+    _, endpoints, told = tables(pod)
+    endpoints.broke_off(KEY, pod)
+    assert endpoints.usable(KEY) == () and told == [KEY, KEY]
+    assert endpoints.unsure(KEY)["a"] == (pod, TcpReadiness(port=1))
+    endpoints.answered(KEY, "a")
+    assert uids(endpoints.usable(KEY)) == ["a"]

@@ -210,6 +210,8 @@ class Turn(Errand):
 
     def _broken_off(self) -> None:
         self._blame("lost", base_s=balance.LOST_S)
+        if self.place is not None:
+            self.parts.endpoints.broke_off(self.key, self.place.backend)
         self.fail(faults.lost())
 
     def _blame(self, reason: str, *, base_s: float) -> None:
