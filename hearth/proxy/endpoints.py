@@ -46,7 +46,7 @@ class Endpoints:
         self._tell(key)
 
     def broke_off(self, key: ServiceKey, backend: Backend) -> None:
-        """It broke an answer off, so it may be going down: asked before it gets the next request."""
+        """It broke an answer off and may be going down: it is asked before its next request."""
         self.refused(key, backend)
 
     def answered(self, key: ServiceKey, uid: str) -> None:
