@@ -37,7 +37,8 @@ class Limits:
     """A watch that tells nothing for so long is dead: bookmarks come about once a minute."""
     watch_s: tuple[int, int] = (240, 300)
     """How long the server is asked to keep a watch open: between these, at random."""
-    page: int = 500
+    page: int = 200
+    """Objects a page of a list: one page is parsed at once, and nobody is served meanwhile."""
     connections: int = 32
     """For everything but watches, which have a pool without a limit of their own."""
 
@@ -139,7 +140,7 @@ class Transport:
             raise self._broken(error, request) from error
         finally:
             if response is not None:
-                response.close()
+                _cut(response)
 
     async def close(self) -> None:
         """Close every connection; what still runs fails."""
@@ -236,3 +237,11 @@ class Transport:
             if text not in self._warned and len(self._warned) < _WARNINGS_REMEMBERED:
                 self._warned.add(text)
                 _log.warning("the API server warned", extra={"reason": text})
+
+
+def _cut(response: aiohttp.ClientResponse) -> None:
+    """Give up an answer that has no end: nobody waits for the server to agree, as TLS would."""
+    connection = response.connection
+    if connection is not None and connection.transport is not None:
+        connection.transport.abort()
+    response.close()

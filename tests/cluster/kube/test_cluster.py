@@ -139,7 +139,7 @@ class TestList:
         listing = await cluster.list(kinds.POD, labels={"app": "chat", "tier": "gpu"})
         assert [item["metadata"]["name"] for item in listing.items] == ["a", "b", "c", "d"]
         assert listing.version == "9"
-        selector = {"labelSelector": "app=chat,tier=gpu", "limit": "500"}
+        selector = {"labelSelector": "app=chat,tier=gpu", "limit": "200"}
         assert [seen.query for seen in server.seen] == [
             selector,
             {**selector, "continue": "m 1"},
