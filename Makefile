@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 BIN := .venv/bin
 ENGINE ?= stub
 
-.PHONY: help demo test test-cluster check bench-coldstart bench-gateway clean
+.PHONY: help demo test test-cluster check bench-coldstart bench-gateway bench-reconcile clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -29,6 +29,9 @@ bench-coldstart: .venv/installed ## from the request to the first token, default
 
 bench-gateway: .venv/installed ## the data path beside direct, nginx and Go (ARGS=--quick: a minute)
 	@$(BIN)/python -m bench.gateway $(ARGS)
+
+bench-reconcile: .venv/installed ## a thousand services at once (ARGS=--cluster: in that of KUBECONFIG)
+	@$(BIN)/python -m bench.reconcile $(ARGS)
 
 clean: ## remove what was installed and generated
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out

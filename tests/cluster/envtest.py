@@ -101,7 +101,7 @@ def serve(folder: Path) -> Iterator[ApiServer]:
         "--advertise-address", "10.255.255.1", "--endpoint-reconciler-type", "none",
         "--token-auth-file", folder / "tokens.csv", "--authorization-mode", "RBAC",
         "--disable-admission-plugins", "ServiceAccount",
-        "--service-cluster-ip-range", "10.0.0.0/24",
+        "--service-cluster-ip-range", "10.0.0.0/16",
         "--service-account-issuer", "https://kubernetes.default.svc",
         "--service-account-key-file", key, "--service-account-signing-key-file", key,
         "--watch-cache-sizes", "configmaps#0",
