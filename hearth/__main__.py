@@ -8,10 +8,7 @@ from typing import NoReturn
 
 def main() -> NoReturn:
     """Exits.  An engine should start at once, so `hearth stub` imports nothing that it lacks."""
-    if os.getpid() == 1:
-        # In a container: the kernel drops a signal that process 1 does not handle.  One sent while
-        # we still import would be lost, and the pod would live on until it is killed.
-        signal.signal(signal.SIGTERM, lambda *_: os._exit(128 + signal.SIGTERM))
+    _end_at_once_on_signals()
     if sys.argv[1:2] == ["stub"]:
         from hearth.stub import command
 
@@ -19,6 +16,19 @@ def main() -> NoReturn:
     from hearth import cli
 
     cli.main()
+
+
+def _end_at_once_on_signals() -> None:
+    """Until somebody listens for them: there is nothing to tidy up before that."""
+    if os.getpid() == 1:
+        # In a container: the kernel drops a signal that process 1 does not handle.  One sent while
+        # we still import would be lost, and the pod would live on until it is killed.
+        signal.signal(signal.SIGTERM, lambda number, _: os._exit(128 + number))
+        signal.signal(signal.SIGINT, lambda number, _: os._exit(128 + number))
+    elif signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Ctrl-C would be a traceback, of whatever is being imported.  Where a shell has it ignored
+        # (a command in the background), it stays so.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """The command's front door: an engine starts without the rest of the program."""
 
+import signal
 import subprocess
 import sys
 
@@ -28,3 +29,18 @@ def test_the_stub_is_reached_without_importing_the_application():
 def test_everything_else_goes_to_the_command_line():
     ended = said("-m", "hearth", "--version")
     assert (ended.returncode, ended.stderr) == (0, "") and ended.stdout.startswith("hearth ")
+
+
+def test_ctrl_c_while_it_starts_is_not_a_traceback():
+    loading = "import os, signal\nfrom hearth import __main__, cli\n"
+    pressing = "cli.main = lambda: os.kill(os.getpid(), signal.SIGINT)\n__main__.main()"
+    ended = said("-c", loading + pressing)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (-signal.SIGINT, "", "")
+
+
+def test_ctrl_c_stays_ignored_where_it_is():
+    ignoring = "import os, signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    loading = "from hearth import __main__, cli\n"
+    pressing = "cli.main = lambda: print(os.kill(os.getpid(), signal.SIGINT))\n__main__.main()"
+    ended = said("-c", ignoring + loading + pressing)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "None\n", "")
