@@ -146,6 +146,8 @@ def _read(paths: Sequence[Path]) -> dict[str, str | Exception]:
     for root in paths:
         for path in _manifests(root) if root.is_dir() else (root,):
             try:
+                if path.exists() and not path.is_file():
+                    raise OSError("it is not a file")  # a pipe would keep us reading for ever
                 found[str(path)] = path.read_text(encoding="utf-8")
             except (FileNotFoundError, NotADirectoryError):
                 continue  # it went meanwhile

@@ -185,6 +185,15 @@ async def test_a_file_that_is_no_text(folder):
         assert await folder.secrets() == {"a": K}
 
 
+async def test_a_pipe_is_not_waited_for(folder):
+    folder.write("a.yaml", secret("a"))
+    os.mkfifo(folder.root / "b.yaml")
+    with anyio.fail_after(10):
+        await folder.files.load()
+    assert folder.told == [f"{folder.root / 'b.yaml'}: cannot be read: it is not a file"]
+    assert await folder.secrets() == {"a": K}
+
+
 async def test_what_the_cluster_refuses_is_told_and_tried_again(tmp_path):
     refused = [Invalid("not today")]
 
