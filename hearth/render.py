@@ -21,7 +21,7 @@ class CannotRender(Exception):
 
 def text(paths: Iterable[str], *, site: Site) -> str:
     """Every object as one YAML stream, in write order.  Raises CannotRender."""
-    parsed = [_read(path, site) for path in _files(paths)]
+    parsed = [_read(path) for path in _files(paths)]
     problems = [str(problem) for one in parsed for problem in one.problems]
     problems += [str(problem) for problem in manifests.duplicates(parsed)]
     if problems:
@@ -33,7 +33,7 @@ def text(paths: Iterable[str], *, site: Site) -> str:
 def _files(paths: Iterable[str]) -> Iterator[Path]:
     for path in map(Path, paths):
         if path.is_dir():
-            found = sorted(p for p in path.rglob("*") if p.suffix in (".yaml", ".yml"))
+            found = sorted(p for p in path.rglob("*") if _counts(p, below=path))
             if not found:
                 raise CannotRender(f"{path}: there is no .yaml file in this folder")
             yield from found
@@ -43,11 +43,19 @@ def _files(paths: Iterable[str]) -> Iterator[Path]:
             raise CannotRender(f"{path}: there is no such file or folder")
 
 
-def _read(path: Path, site: Site) -> Parsed:
+def _counts(path: Path, *, below: Path) -> bool:
+    """As in `hearth local`: what is hidden is an editor's."""
+    hidden = any(part.startswith(".") for part in path.relative_to(below).parts)
+    return path.suffix in (".yaml", ".yml") and not hidden and path.is_file()
+
+
+def _read(path: Path) -> Parsed:
     try:
-        return manifests.parse(path.read_text(), file=str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise CannotRender(f"{path}: cannot be read: {error}") from error
+        return manifests.parse(path.read_text(encoding="utf-8"), file=str(path))
+    except UnicodeDecodeError as error:
+        raise CannotRender(f"{path}: cannot be read: it is not UTF-8 text") from error
+    except OSError as error:
+        raise CannotRender(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _objects(read: list[Manifest], site: Site) -> Iterator[Manifest]:

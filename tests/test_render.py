@@ -96,5 +96,12 @@ def test_paths_that_hold_nothing(tmp_path):
         with pytest.raises(render.CannotRender, match=words):
             render.text([str(path)], site=Site())
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfe")
-    with pytest.raises(render.CannotRender, match="cannot be read"):
+    with pytest.raises(render.CannotRender, match="cannot be read: it is not UTF-8 text"):
         render.text([str(tmp_path)], site=Site())
+
+
+def test_what_an_editor_hides_is_not_a_manifest(tmp_path):
+    (tmp_path / ".git").mkdir()
+    for name in (".#chat.yaml", ".git/old.yaml"):
+        (tmp_path / name).write_text("not: a manifest")
+    assert rendered(tmp_path, a=RUNTIME, b=SERVICE)
