@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -51,12 +52,25 @@ class ApiServer:
 
     async def create_namespace(self, name: str) -> None:
         """Hearth makes no namespaces, so its adapter cannot."""
+        await self._create("/api/v1/namespaces", {"metadata": {"name": name}})
+
+    async def let_nobody_read(self, resource: str, *, namespace: str) -> None:
+        """Give `NOBODY` a Role there, for a resource of the core group."""
+        api = "rbac.authorization.k8s.io"
+        path = f"/apis/{api}/v1/namespaces/{namespace}"
+        name = {"metadata": {"name": "nobody"}}
+        rule = {"apiGroups": [""], "resources": [resource], "verbs": ["list", "watch"]}
+        await self._create(f"{path}/roles", {**name, "rules": [rule]})
+        role = {"apiGroup": api, "kind": "Role", "name": "nobody"}
+        subject = {"apiGroup": api, "kind": "User", "name": "nobody"}
+        await self._create(f"{path}/rolebindings", {**name, "roleRef": role, "subjects": [subject]})
+
+    async def _create(self, path: str, body: dict[str, Any]) -> None:
         context = ssl.create_default_context(cafile=self.ca_file)
         headers = {"Authorization": f"Bearer {ADMIN}"}
-        body = {"metadata": {"name": name}}
         async with (
             aiohttp.ClientSession(self.url, headers=headers, raise_for_status=True) as session,
-            session.post("/api/v1/namespaces", json=body, ssl=context) as answer,
+            session.post(path, json=body, ssl=context) as answer,
         ):
             await answer.read()
 

@@ -9,8 +9,10 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds, scoped
 from hearth.cluster.informer import Informer
 from hearth.cluster.interface import Expired, Forbidden, KindMissing, NotFound, Unavailable
+from hearth.cluster.kube import cluster as kube
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.scoped import Scoped
+from tests.cluster import envtest
 
 RUNTIME = kinds.inference_runtime("serving.hearth.dev")
 
@@ -91,8 +93,8 @@ def _key(manifest):
 
 
 @asynccontextmanager
-async def informed(cluster):
-    informer = Informer(cluster, kinds.CONFIG_MAP)
+async def informed(cluster, **options):
+    informer = Informer(cluster, kinds.CONFIG_MAP, **options)
     changed = [anyio.Event()]
 
     def tell(old, new):
@@ -105,7 +107,7 @@ async def informed(cluster):
         while sorted(m["metadata"]["name"] for m in informer) != sorted(names):
             await changed[0].wait()
 
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             await informer.synced.wait()
@@ -294,6 +296,29 @@ class TestUnderAnInformer:
             await cluster.create(config("missed", namespace="ai"))
             cluster.trouble.clear()
             await holds("kept", "missed", "more", "seen")
+
+
+async def test_rights_in_listed_namespaces_alone_are_enough(apiserver):
+    """A real API server, with a Role in one namespace and, a little later, in another."""
+    for namespace in ("scoped-a", "scoped-b"):
+        await apiserver.create_namespace(namespace)
+    await apiserver.let_nobody_read("configmaps", namespace="scoped-a")
+    async with (
+        await kube.connect(kubeconfig=apiserver.kubeconfig()) as admin,
+        await kube.connect(kubeconfig=apiserver.kubeconfig(envtest.NOBODY)) as nobody,
+    ):
+        with pytest.raises(Forbidden):
+            await nobody.list(kinds.CONFIG_MAP)
+        await admin.create(config("a", namespace="scoped-a", k="1"))
+        await admin.create(config("b", namespace="scoped-b", k="1"))
+        labels = {"k": "1"}
+        one = only(nobody, "scoped-a", "scoped-b")
+        async with informed(one, labels=labels) as holds:
+            await holds("a")
+            await admin.create(config("late", namespace="scoped-a", k="1"))
+            await holds("a", "late")
+            await apiserver.let_nobody_read("configmaps", namespace="scoped-b")
+            await holds("a", "b", "late")
 
 
 async def test_writes_and_single_reads_pass(cluster):
