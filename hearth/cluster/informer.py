@@ -156,7 +156,9 @@ class Informer:
                 failures = 0
                 continue
             failures = 1 if settled else failures + 1
-            await self._rest("watch ended", error, failures)
+            # A kind of which nothing is ever heard ends so every two minutes.
+            level = logging.INFO if settled else logging.WARNING
+            await self._rest("watch ended", error, failures, level=level)
 
     async def _watch(self) -> None:
         stream = self._cluster.watch(
@@ -224,12 +226,19 @@ class Informer:
                     if not found:
                         del table[value]
 
-    async def _rest(self, what: str, error: ClusterError | None, failures: int) -> None:
+    async def _rest(
+        self,
+        what: str,
+        error: ClusterError | None,
+        failures: int,
+        *,
+        level: int = logging.WARNING,
+    ) -> None:
         delay_s = self._backoff.delay_s(failures)
         asked_s = getattr(error, "retry_after_s", None)
         if error is not None:
             extra = {"kind": str(self.kind), "error": str(error), "delay_s": round(delay_s, 2)}
-            logger.warning(what, extra=extra)
+            logger.log(level, what, extra=extra)
         await anyio.sleep(max(delay_s, asked_s or 0.0))
 
 

@@ -334,6 +334,18 @@ class TestOnABadCluster:
         assert cluster.asked == ["list"] + ["watch 5"] * 4
         assert waits == failures
 
+    @pytest.mark.parametrize("lives_s, level", [(0.0, "WARNING"), (60.0, "INFO")])
+    async def test_only_a_watch_that_fails_at_once_is_warned_of(self, lives_s, level, caplog):
+        now = [0.0]
+
+        def ages():
+            now[0] += lives_s
+            return now[0]
+
+        with caplog.at_level("INFO"):
+            await play(Listing([], "5"), [Unavailable("nothing said for long")], clock=ages)
+        assert [record.levelname for record in caplog.records] == [level]
+
     @pytest.mark.parametrize("answer", [Listing([], "5"), KindMissing("no CRD")])
     async def test_staleness_is_the_time_since_the_cluster_was_heard(self, answer):
         now = [100.0]
