@@ -32,13 +32,17 @@ def test_lists_and_pairs():
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ({"gateway_port": ["http"]}, "--gateway-port (or HEARTH_GATEWAY_PORT)"),
-        ({"gateway_port": ["70000"]}, "--gateway-port (or HEARTH_GATEWAY_PORT)"),
+        (
+            {"gateway_port": ["http"]},
+            "--gateway-port (or HEARTH_GATEWAY_PORT): must be a whole number, not 'http'",
+        ),
+        ({"gateway_port": ["70000"]}, "must be at most 65535, not 70000"),
         ({"polling_interval": ["15"]}, "'15' is not a duration; write for example 10s"),
         ({"polling_interval": ["0s"]}, "must be above zero"),
         ({"claims": ["weights"]}, "--claims: write NAME=VALUE, not 'weights'"),
         ({"devices": ["nvidia.com/gpu=two"]}, "--devices (or HEARTH_DEVICES)"),
-        ({"log_level": ["loud"]}, "--log-level (or HEARTH_LOG_LEVEL)"),
+        ({"cors_origins": ["a.org"]}, "--cors-origins (or HEARTH_CORS_ORIGINS): write * or"),
+        ({"log_level": ["loud"]}, "must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
     ],
 )
 def test_wrong_values_name_the_setting(flags, words):

@@ -18,7 +18,7 @@ def message(error: ErrorDetails, *, fields: Collection[str]) -> str:
             return _unknown(str(error["loc"][-1]), fields)
         case "literal_error":
             return f"must be {limits['expected']}, not {_shown(value)}"
-        case "int_type":
+        case "int_type" | "int_parsing" | "int_from_float":
             return f"must be a whole number, not {_shown(value)}"
         case "bool_type":
             return f"must be true or false, not {_shown(value)}"

@@ -1,0 +1,67 @@
+"""The kinds of value that settings take: what is none of its kind is told what to write instead."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from hearth.api import groups
+from hearth.api.meta import Duration
+
+_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
+_HOST = rf"{_LABEL}(\.{_LABEL})*"
+_ORIGIN = r"\*|null|[a-z][-+.a-z0-9]*://[^/\s]+"
+
+
+def _positive(value: Duration) -> Duration:
+    if value <= 0:
+        raise ValueError("must be above zero, for example 15s")
+    return value
+
+
+def _text(pattern: str, write: str, *, flags: re.RegexFlag = re.ASCII) -> Callable[[str], str]:
+    """A check of a text; the empty one is for the setting that has it as its default."""
+
+    def check(value: str) -> str:
+        if value and not re.fullmatch(pattern, value, flags):
+            raise ValueError(f"write {write}, not {value!r}")
+        return value
+
+    return check
+
+
+_origin = _text(_ORIGIN, "* or an origin such as https://app.example.com")
+
+
+def _origins(value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(_origin, value))
+
+
+def _groups(value: tuple[str, ...]) -> tuple[str, ...]:
+    if not value or not set(value) <= set(groups.GROUPS):
+        raise ValueError(f"write {' or '.join(groups.GROUPS)}, or both with a comma between them")
+    return value
+
+
+def _counts(value: Mapping[str, int]) -> Mapping[str, int]:
+    for name, count in value.items():
+        if count < 0:
+            raise ValueError(f"the number of {name} must be at least 0, not {count}")
+    return value
+
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+Positive = Annotated[Duration, AfterValidator(_positive)]
+Label = Annotated[
+    str, AfterValidator(_text(_LABEL, "a name of lower-case letters, digits and hyphens"))
+]
+Host = Annotated[
+    str,
+    AfterValidator(
+        _text(_HOST, "a host name such as models.example.com", flags=re.ASCII | re.IGNORECASE)
+    ),
+]
+Groups = Annotated[tuple[str, ...], AfterValidator(_groups)]
+Origins = Annotated[tuple[str, ...], AfterValidator(_origins)]
+Counts = Annotated[Mapping[str, int], AfterValidator(_counts)]
