@@ -2,6 +2,7 @@
 
 import base64
 import logging
+import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -141,12 +142,17 @@ class App:
                 )
             admin = await self.admin.start(chosen.host, chosen.admin_port)
             gateway = await tasks.start(self.gateway.serve, chosen.host, chosen.gateway_port)
-        except (scaler_server.CannotListen, admin_server.CannotListen) as error:
-            raise CannotStart(str(error)) from error
+        except scaler_server.CannotListen as error:
+            raise CannotStart(f"{error} (--host, --scaler-port)") from error
+        except admin_server.CannotListen as error:
+            raise CannotStart(f"{error} (--host, --admin-port)") from error
         except OSError as error:
+            # The event loop's own words repeat the address.
+            number = error.errno or 0
+            reason = os.strerror(number).lower() if number > 0 else error.strerror
             raise CannotStart(
                 f"cannot open the gateway on {chosen.host}:{chosen.gateway_port}:"
-                f" {error.strerror}; choose another with --gateway-port"
+                f" {reason}; choose another with --gateway-port"
             ) from error
         return Addresses(gateway=gateway, admin=admin, scaler=scaler, scaler_tls=scaler_tls)
 

@@ -83,7 +83,10 @@ async def test_a_port_in_use_is_one_line_and_leaves_no_port_open(port):
         number = taken.getsockname()[1]
         app = App(LocalCluster(), settings(**{f"{port}_port": number}))
         with pytest.RaisesGroup(
-            pytest.RaisesExc(CannotStart, match=f"^[^\n]*{number}[^\n]*$"),
+            pytest.RaisesExc(
+                CannotStart,
+                match=f"^cannot [^\n]*:{number}:[^\n(]* in use; [^\n]*--{port}-port[^\n]*$",
+            ),
             allow_unwrapped=True,
             flatten_subgroups=True,
         ):
