@@ -1,6 +1,7 @@
 """The command line: argv to settings to the application."""
 
 import argparse
+import difflib
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -27,6 +28,20 @@ class UserError(Exception):
 
 
 class _Parser(argparse.ArgumentParser):
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Here, since the parser of a verb is asked first: it knows what was probably meant."""
+        known, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            self.error(self._advice(unknown[0].partition("=")[0]))
+        return known, unknown
+
+    def _advice(self, unknown: str) -> str:
+        flags = self._option_string_actions
+        if "-f" in flags and not unknown.startswith("-"):
+            return f"write -f before each file or folder: -f {unknown}"
+        close = difflib.get_close_matches(unknown, flags, n=1)
+        return f"there is no {unknown} here" + (f"; did you mean {close[0]}?" if close else "")
+
     def error(self, message: str) -> NoReturn:
         self.exit(2, f"{self.prog}: {message} ('{self.prog} --help' lists what there is)\n")
 

@@ -65,7 +65,11 @@ def test_crd_prints_the_groups_that_are_on(run):
     [
         ((), 2, "COMMAND"),
         (("serve",), 2, "serve"),
-        (("local", "--colour=red"), 2, "--colour"),
+        (("local", "--colour=red"), 2, "hearth local: there is no --colour here ("),
+        (("local", "--gatewayport", "1"), 2, "; did you mean --gateway-port?"),
+        (("local", "a.yaml"), 2, "hearth local: write -f before each file or folder: -f a.yaml"),
+        (("render", "-f", "a.yaml", "b.yaml"), 2, "-f b.yaml"),
+        (("crd", "a.yaml"), 2, "hearth crd: there is no a.yaml here"),
         (("local",), 1, "hearth local -f examples/"),
         (("local", "-f", "nowhere.yaml", "--gateway-port=x"), 2, "--gateway-port"),
         (("render",), 2, "-f"),
