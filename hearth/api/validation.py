@@ -88,7 +88,7 @@ def _kind_faults(value: Manifest, groups: Collection[str]) -> Iterator[Fault]:
     api_version, kind = value.get("apiVersion"), value.get("kind")
     for name, text in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(text, str) or not text:
-            yield Fault((name,), "is required, as a string")
+            yield Fault((name,), _wanted(text))
     if not isinstance(kind, str) or not isinstance(api_version, str) or not kind:
         return
     group, _, version = api_version.rpartition("/")
@@ -109,13 +109,18 @@ def _kind_faults(value: Manifest, groups: Collection[str]) -> Iterator[Fault]:
         )
 
 
+def _wanted(value: Any) -> str:
+    """What to say of a value that is no text."""
+    return "is required" if value in (None, "") else "must be a string (put it in quotes)"
+
+
 def _metadata_faults(kind: str, written: Any, metadata: Manifest) -> Iterator[Fault]:
     if not isinstance(written, dict):
         yield Fault(("metadata",), "is required, with a name")
         return
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
-        yield Fault(("metadata", "name"), "is required, as a string")
+        yield Fault(("metadata", "name"), _wanted(name))
     elif kind != "LLMService" and not (_SUBDOMAIN.fullmatch(name) and len(name) <= 253):
         yield Fault(
             ("metadata", "name"),

@@ -16,6 +16,7 @@ from hearth.api.meta import FieldPath
 _MOST_NODES = 500_000
 """Aliases make a short text long: about this many values are read, no more."""
 _DEEPEST = 100
+_QUOTE_TEMPLATES = "; put a text with {{ }} in quotes"
 _COLLECTIONS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
@@ -68,12 +69,24 @@ def read(text: str) -> Iterator[Document]:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         problem = error.problem or error.context or "cannot be read"
-        raise BadYaml(f"not YAML: {problem}", mark.line + 1 if mark else None) from error
+        raise BadYaml(
+            f"not YAML: {problem}{_hint(text, mark)}", mark.line + 1 if mark else None
+        ) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise BadYaml(f"not YAML: {error.reason}", line) from error
     except RecursionError as error:
         raise BadYaml("nested too deeply") from error
+
+
+def _hint(text: str, mark: yaml.Mark | None) -> str:
+    """What is behind the two mistakes of which YAML's own words say least."""
+    line = text.splitlines()[mark.line :][:1] if mark else []
+    before, braces, _ = "".join(line).partition("{{")
+    if braces and not {'"', "'"} & set(before):
+        return _QUOTE_TEMPLATES
+    indent = before[: len(before) - len(before.lstrip())]
+    return "; indent with spaces, not with tabs" if "\t" in indent else ""
 
 
 class _Reader:
@@ -113,7 +126,9 @@ class _Reader:
         for key, _ in node.value:
             line = key.start_mark.line + 1
             if not isinstance(key, yaml.ScalarNode):
-                raise BadYaml("a key must be a string", line)
+                template = isinstance(key, yaml.MappingNode) and key.flow_style
+                hint = _QUOTE_TEMPLATES if template else ""
+                raise BadYaml(f"a key must be a string{hint}", line)
             if key.value in written:
                 raise BadYaml(f"the key {key.value!r} stands here for the second time", line)
             written.add(key.value)
