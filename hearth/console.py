@@ -29,6 +29,10 @@ class Console:
         self._write(f"               Status   {admin}/")
         self._write(f"               Logs     {logs}")
 
+    def nothing(self) -> None:
+        """No model was found; what is wrong with files was told before."""
+        self._line("no model to serve yet: put an LLMService into these files, they are watched")
+
     def report(self, line: str) -> None:
         """Something about a manifest that its author should read."""
         self._line(line)

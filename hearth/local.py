@@ -62,8 +62,11 @@ async def _serve(settings: LocalSettings) -> None:
                 admin=_url(bound.admin),
                 logs=f"{settings.state_dir / 'logs'}",
             )
-            for route in app.routes.routes():
-                console.changed(route.key)
+            keys = [route.key for route in app.routes.routes()]
+            for key in keys:
+                console.changed(key)
+            if not keys:
+                console.nothing()
             app.routes.listen(console.changed)
             tasks.start_soon(files.watch)
             await _drained(signals, app)

@@ -53,6 +53,12 @@ def test_reasons_are_words_for_the_reader():
     ]
 
 
+def test_that_there_is_no_model_is_said():
+    lines = []
+    Console(RouteTable(), lines.append).nothing()
+    assert "no model to serve yet" in lines[0] and "LLMService" in lines[0]
+
+
 def test_the_opening_names_every_address():
     lines = []
     Console(RouteTable(), lines.append).opening(

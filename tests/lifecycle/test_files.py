@@ -33,6 +33,11 @@ async def streaming(hearth, name, tasks):
     return begun
 
 
+async def test_no_model_at_all_is_said(tmp_path):
+    async with harness.running(tmp_path, runtime("stub")) as empty:
+        await empty.line("no model to serve yet")
+
+
 async def test_an_added_file_is_served(hearth):
     hearth.write("added.yaml", service("added"))
     await hearth.phase("ScaledToZero", "added")
