@@ -54,6 +54,13 @@ def apiserver(tmp_path_factory) -> Iterator[envtest.ApiServer]:
         yield server
 
 
+@pytest.fixture(scope="module")
+def collecting(apiserver) -> Iterator[None]:
+    """Its garbage collector, from its first test to the end of the file."""
+    with apiserver.collecting():
+        yield
+
+
 @pytest.fixture(params=["local", "kube"])
 async def world(request) -> AsyncIterator[World]:
     made = _local() if request.param == "local" else _kube(request.getfixturevalue("apiserver"))

@@ -32,8 +32,27 @@ class ApiServer:
     etcd_url: str
     ca_file: Path
     folder: Path
-    collects_garbage: bool
-    """Whether kube-controller-manager is installed too."""
+    assets: Path
+
+    @property
+    def collects_garbage(self) -> bool:
+        """Whether kube-controller-manager is installed too."""
+        return (self.assets / "kube-controller-manager").exists()
+
+    @contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Run the garbage collector.
+
+        Not from the start: `compact` makes watches end, and the collector's own may then stay
+        blind for minutes.
+        """
+        command: list[str | Path] = [
+            self.assets / "kube-controller-manager", "--kubeconfig", self.kubeconfig(),
+            "--controllers", "garbage-collector-controller", "--leader-elect=false",
+            "--secure-port", "0",
+        ]  # fmt: skip
+        with _running(command, self.folder / "collector.log"):
+            yield
 
     def kubeconfig(self, token: str = ADMIN) -> str:
         """The path of a kubeconfig for the bearer of `token`."""
@@ -102,7 +121,7 @@ def serve(folder: Path) -> Iterator[ApiServer]:
         etcd_url=etcd_url,
         ca_file=folder / "certificates" / "apiserver.crt",
         folder=folder,
-        collects_garbage=(Path(assets) / "kube-controller-manager").exists(),
+        assets=Path(assets),
     )
     etcd = [
         f"{assets}/etcd", "--data-dir", folder / "etcd", "--unsafe-no-fsync",
@@ -120,21 +139,12 @@ def serve(folder: Path) -> Iterator[ApiServer]:
         "--service-account-key-file", key, "--service-account-signing-key-file", key,
         "--watch-cache-sizes", "configmaps#0",
     ]  # fmt: skip
-    collector = [
-        f"{assets}/kube-controller-manager", "--kubeconfig", server.kubeconfig(),
-        "--controllers", "garbage-collector-controller", "--leader-elect=false",
-        "--secure-port", "0",
-    ]  # fmt: skip
     with (
         _running(etcd, folder / "etcd.log"),
         _running(apiserver, folder / "apiserver.log") as process,
     ):
         _wait_ready(server, process)
-        if not server.collects_garbage:
-            yield server
-            return
-        with _running(collector, folder / "collector.log"):
-            yield server
+        yield server
 
 
 def _wait_ready(server: ApiServer, process: subprocess.Popen[bytes]) -> None:

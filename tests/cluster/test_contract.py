@@ -20,6 +20,7 @@ from hearth.cluster.interface import (
     Invalid,
     NotFound,
 )
+from hearth.cluster.local.cluster import LocalCluster
 from hearth.reconcile import desired, plan, writing
 from hearth.reconcile.site import Site
 from tests.conftest import require
@@ -568,12 +569,14 @@ class TestCreateUpdateDelete:
 
 class TestOwners:
     @pytest.fixture(autouse=True)
-    def collector(self, world):
+    def collector(self, world, request):
         require(
             "garbage collector",
             world.collects_garbage,
             "put kube-controller-manager beside kube-apiserver",
         )
+        if not isinstance(world.cluster, LocalCluster):
+            request.getfixturevalue("collecting")
 
     async def test_an_owned_object_goes_with_its_last_owner(self, cluster, config, namespace):
         one, two = [await cluster.create(config(name)) for name in ("one", "two")]
