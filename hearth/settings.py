@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from hearth.api import groups, wording
 from hearth.api.meta import Duration
 from hearth.reconcile.site import Site
-from hearth.values import Counts, Groups, Host, Label, Origins, Port, Positive
+from hearth.values import Counts, Folder, Groups, Host, Label, Origins, Port, Positive
 
 S = TypeVar("S", bound="Settings")
 
@@ -134,8 +134,9 @@ class LocalSettings(Settings):
     )
 
     files: tuple[Path, ...] = Field((), description="Manifest files or folders to watch.")
-    state_dir: Path = Field(
-        Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "hearth",
+    state_dir: Folder = Field(
+        Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state") / "hearth",
+        validate_default=True,
         description="Where logs, claims and process records of pods are kept.",
     )
     devices: Counts = Field(

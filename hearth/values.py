@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
@@ -51,6 +52,13 @@ def _counts(value: Mapping[str, int]) -> Mapping[str, int]:
     return value
 
 
+def _at_home(value: Path) -> Path:
+    try:
+        return value.expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"{value} cannot be found, since there is no such home folder") from error
+
+
 Port = Annotated[int, Field(ge=0, le=65535)]
 Positive = Annotated[Duration, AfterValidator(_positive)]
 Label = Annotated[
@@ -64,4 +72,5 @@ Host = Annotated[
 ]
 Groups = Annotated[tuple[str, ...], AfterValidator(_groups)]
 Origins = Annotated[tuple[str, ...], AfterValidator(_origins)]
+Folder = Annotated[Path, AfterValidator(_at_home)]
 Counts = Annotated[Mapping[str, int], AfterValidator(_counts)]

@@ -37,6 +37,7 @@ def test_what_is_of_the_kind_is_taken(kind, value):
         (values.Host, "https://models.example.com", "a host name such as models.example.com, not"),
         (values.Host, "models.example.com:80", "a host name such as models.example.com, not"),
         (values.Groups, ("serving.heart.dev",), "write serving.hearth.dev or serving.noctaya.io"),
+        (values.Folder, "~nobody-of-this-name/state", "~nobody-of-this-name/state cannot be found"),
         (values.Groups, (), "write serving.hearth.dev or serving.noctaya.io"),
         (values.Origins, ("https://a.org", "b.org"), "https://app.example.com, not 'b.org'"),
         (values.Origins, ("https://a.org/",), "https://app.example.com, not 'https://a.org/'"),
