@@ -8,7 +8,7 @@ from enum import StrEnum
 from hearth import names
 from hearth.api.meta import Manifest
 from hearth.reconcile import failures, servedname
-from hearth.reconcile.failures import Memory
+from hearth.reconcile.failures import Memory, Verdict
 from hearth.routes import Backend, Failure, HttpReadiness, TcpReadiness
 
 
@@ -68,7 +68,7 @@ def observe(
     ready = stages.count(Stage.READY)
     failure = None
     if not ready:
-        failure = _worst([v.failure for v in verdicts]) or _deadline(deployment, replicas)
+        failure = _worst(live, verdicts) or _deadline(deployment, replicas)
     message = _message(stage, live[stages.index(stage)]) if live else _why_no_pods(deployment)
     return Facts(
         backends=tuple(_backend(pod) for pod in live if pod["status"].get("podIP")),
@@ -93,16 +93,25 @@ def _age(pod: Manifest) -> tuple[str, str]:
     return pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]
 
 
-def _worst(found: list[Failure | None]) -> Failure | None:
-    """The oldest pod's, if every pod has one; the next attempt is the earliest of all."""
-    failed = [failure for failure in found if failure is not None]
-    if not failed or len(failed) < len(found):
+def _worst(pods: list[Manifest], verdicts: list[Verdict]) -> Failure | None:
+    """If every pod has one: that of the newest template's oldest pod, tried again with any."""
+    failed = [verdict.failure for verdict in verdicts if verdict.failure is not None]
+    if not failed or len(failed) < len(pods):
         return None
     attempts = [f.next_attempt_s for f in failed if f.next_attempt_s is not None]
-    first = failed[0]
-    return Failure(
-        reason=first.reason, message=first.message, next_attempt_s=min(attempts, default=None)
+    # Who has mended the first mistake must hear of the second, not of the first again.
+    told = next(
+        f for f, pod in zip(failed, pods, strict=True) if _template(pod) == _template(pods[-1])
     )
+    return Failure(
+        reason=told.reason, message=told.message, next_attempt_s=min(attempts, default=None)
+    )
+
+
+def _template(pod: Manifest) -> str | None:
+    """Which of its Deployment's templates a pod was made from."""
+    found: str | None = (pod["metadata"].get("labels") or {}).get("pod-template-hash")
+    return found
 
 
 def _deadline(deployment: Manifest | None, replicas: int) -> Failure | None:

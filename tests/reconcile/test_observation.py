@@ -187,6 +187,24 @@ def backing_off(name: str, pause: str, finished: str) -> Manifest:
     return named(name, pod(containerStatuses=[status]))
 
 
+def test_what_is_told_is_the_newest_template_s():
+    def made(name: str, template: str, second: int, said: str) -> Manifest:
+        of = pod(waiting={"reason": "ErrImageNeverPull", "message": said})
+        created = f"2026-01-01T00:00:0{second}Z"
+        labels = {"pod-template-hash": template}
+        metadata = {**of["metadata"], "labels": labels, "creationTimestamp": created}
+        return named(name, {**of, "metadata": metadata})
+
+    first = made("a", "old", 1, "first mistake")
+    second, third = made("b", "new", 2, "second mistake"), made("c", "new", 3, "the same again")
+    for pods, said in (
+        ((first,), "first mistake"), ((second, first), "second mistake"),
+        ((third, second, first), "second mistake"),
+    ):  # fmt: skip
+        got = observe(*pods).failure
+        assert got is not None and got.message == f"container serving: {said}"
+
+
 def test_the_next_attempt_is_the_earliest():
     got = observe(
         backing_off("a", "40s", "2026-01-01T11:59:50Z"),
