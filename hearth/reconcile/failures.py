@@ -28,6 +28,8 @@ _IMAGE_AT_ONCE = ("InvalidImageName", "ErrImageNeverPull")
 _IMAGE_BACK_OFF = "ImagePullBackOff"
 _IMAGE_TRYING = "ErrImagePull"
 _CREATE = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+# Between two tries the kubelet puts this before what it said after the first.
+_BEFORE_THE_NEXT_PULL = re.compile(r'^Back-off pulling image "[^"]*": ErrImagePull: ')
 _BACK_OFF = re.compile(r"back-off ([0-9.hms]+) restarting failed container")
 
 
@@ -145,7 +147,7 @@ def _next_attempt_s(message: str, last: Manifest, wall: datetime.datetime) -> fl
 
 
 def _failure(reason: str, status: Manifest, waiting: Manifest) -> Failure:
-    said = waiting.get("message") or waiting.get("reason", "")
+    said = _BEFORE_THE_NEXT_PULL.sub("", waiting.get("message") or waiting.get("reason", ""))
     return Failure(reason=reason, message=f"container {status['name']}: {said[:500]}")
 
 

@@ -47,6 +47,14 @@ def test_a_pull_may_fail_once():
     assert look(waits("ErrImagePull"), memory)[0].failure is None
 
 
+def test_the_same_is_said_while_a_pull_is_tried_and_between_two_tries():
+    between = 'Back-off pulling image "engine:1": ErrImagePull: denied: no such image'
+    verdict, memory = look(waits("ImagePullBackOff", between))
+    assert look(waits("ErrImagePull", "denied: no such image"), memory)[0] == verdict
+    assert verdict.failure is not None
+    assert verdict.failure.message == "container serving: denied: no such image"
+
+
 @pytest.mark.parametrize(
     "reason", ["CreateContainerConfigError", "CreateContainerError", "RunContainerError"]
 )
