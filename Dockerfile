@@ -1,5 +1,5 @@
 # The image of Hearth: slim, non-root, no pip and no build tools in the final stage.
-ARG BASE_IMAGE=docker.io/library/python:3.13-slim
+ARG BASE_IMAGE=python:3.13-slim
 
 FROM ${BASE_IMAGE} AS build
 # Where packages come from, for those behind a mirror; pip reads these.

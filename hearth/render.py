@@ -27,7 +27,7 @@ def text(paths: Iterable[str], *, site: Site) -> str:
     if problems:
         raise CannotRender("\n".join(problems))
     read = [manifest for one in parsed for manifest in one.manifests]
-    return yaml.safe_dump_all(_objects(read, site), sort_keys=False, allow_unicode=True)
+    return yaml.safe_dump_all(_objects(read, site), sort_keys=False, allow_unicode=True, width=100)
 
 
 def _files(paths: Iterable[str]) -> Iterator[Path]:

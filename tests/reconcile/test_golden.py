@@ -1,4 +1,4 @@
-"""Every example renders to its golden file.  UPDATE_GOLDEN=1 writes them anew."""
+"""`hearth render` prints the golden file of every example.  UPDATE_GOLDEN=1 writes them anew."""
 
 import os
 from pathlib import Path
@@ -6,10 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from hearth.api import manifests
-from hearth.api.llmservice import LLMService
-from hearth.api.runtime import InferenceRuntime
-from hearth.reconcile import desired, selection
+from hearth import render
 from hearth.reconcile.site import Site
 from hearth.stub import options
 
@@ -17,28 +14,9 @@ EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def render(example: Path) -> str:
-    parsed = manifests.parse(example.read_text(), file=example.name)
-    assert [str(problem) for problem in parsed.problems] == []
-    kinds = {"LLMService": LLMService, "InferenceRuntime": InferenceRuntime}
-    models = [kinds[m["kind"]].model_validate(m) for m in parsed.manifests if m["kind"] in kinds]
-    services = [model for model in models if isinstance(model, LLMService)]
-    runtimes = [model for model in models if isinstance(model, InferenceRuntime)]
-    objects = [
-        manifest
-        for service in services
-        for manifest in desired.render(
-            service, selection.pick(service, runtimes), site=Site()
-        ).manifests
-    ]
-    owners = [m for m in parsed.manifests if m["kind"] == "LLMService"]
-    objects.append(desired.render_shared("default", owners, site=Site()))
-    return yaml.safe_dump_all(objects, sort_keys=False, width=100)
-
-
 @pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
 def test_renders_as_ever(example: Path):
-    text = render(example)
+    text = render.text([str(example)], site=Site())
     golden = GOLDEN / example.name
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(text)
