@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from hearth import loop
 from hearth.api.meta import ServiceKey
 from hearth.app import App, CannotStart
-from hearth.cluster import scoped
+from hearth.cluster import election, scoped
 from hearth.cluster.fence import Fenced
 from hearth.cluster.interface import ClusterError
 from hearth.cluster.kube import cluster as kube
@@ -47,17 +47,21 @@ def run(settings: ClusterSettings) -> int:
 async def _serve(settings: ClusterSettings) -> int:
     cluster = await kube.connect(kubeconfig=settings.kubeconfig, context=settings.context)
     async with cluster:
-        me = settings.pod_name or os.uname().nodename
+        me, token = f"{settings.pod_name or os.uname().nodename}-", secrets.token_hex(4)
+        own_pod = election.own_pod(settings.pod_name, settings.pod_uid)
         leader = Leader(
             cluster,
             key=ServiceKey(settings.namespace, settings.release),
-            identity=f"{me}-{secrets.token_hex(4)}",
+            identity=f"{own_pod or me}{token}",
+            own_pod=own_pod,
         )
         fenced = Fenced(scoped.over(cluster, settings.namespaces), leader)
         app = App(fenced, settings, scaler_tls_port=settings.scaler_tls_port)
         app.scaler.gate.close(_STANDBY)
         app.metrics.read_leadership(lambda: leader.state)
         role = Role(cluster, fenced, namespace=settings.namespace, pod=settings.pod_name)
+        # The ports come first: a process that lives in this pod beside us has them, so whoever
+        # gets as far as seeking the Lease is its pod's only one, as `own_pod` promises.
         async with app.listen(), anyio.create_task_group() as tasks:
             with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
                 member = _Member(app, leader, role, settings)

@@ -93,6 +93,11 @@ class ClusterSettings(Settings):
     """What `hearth run` adds."""
 
     pod_name: str = Field("", description="Pod that this process runs in; empty outside a cluster.")
+    pod_uid: str = Field(
+        "",
+        description="Its uid, from the downward API: a container that starts again leads again at"
+        " once; empty: it waits until the Lease of the process before it has run out.",
+    )
     kubeconfig: str = Field(
         "", description="How to reach the cluster; empty: the pod's own account, or KUBECONFIG."
     )

@@ -42,6 +42,14 @@ def micro_time(wall_s: float) -> str:
     return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
+def own_pod(name: str, uid: str) -> str:
+    """What the identities of all processes of one pod begin with; empty for a pod half known.
+
+    Neither a name nor a uid holds an underscore, so no other pod's begin with it.
+    """
+    return f"{name}_{uid}_" if name and uid else ""
+
+
 def holder(lease: Manifest) -> str:
     """Who holds it; empty when it was given back."""
     return str((lease.get("spec") or {}).get("holderIdentity") or "")

@@ -6,7 +6,6 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import assert_never
 
 import anyio
 
@@ -49,9 +48,15 @@ class Leader:
     | no Lease, another had it or may have | wait as if he had renewed it, then create it |
     | we are its holder | renew: leading | renew: leading |
     | no holder (given back) | take it: leading | take it: leading |
+    | an earlier process of our own pod | take it: leading | lost |
     | another; its time is over by our clock | take it: leading | lost |
     | another; its time is not over | wait | lost |
     | no answer, an error, a conflict | wait | fenced once `renew_s` passed since the renewal |
+
+    `own_pod` begins the identities of this pod's processes, and of no other's; empty: unknown.
+    Whoever gives it promises that one process of a pod is dead before the next seeks the Lease:
+    then waiting for its time to end protects nobody, and a renewal of its that arrives late
+    bears an older version and is refused.
     """
 
     def __init__(
@@ -60,6 +65,7 @@ class Leader:
         *,
         key: ServiceKey,
         identity: str,
+        own_pod: str = "",
         timing: Timing | None = None,
         clock: Callable[[], float] = now_s,
         wall: Callable[[], float] = time.time,
@@ -69,6 +75,7 @@ class Leader:
         self._cluster = cluster
         self._key = key
         self._identity = identity
+        self._own_pod = own_pod
         self._timing = timing or Timing()
         self._clock = clock
         self._wall = wall
@@ -213,24 +220,20 @@ class Leader:
         except interface.NotFound:
             return await self._create()
         holder = election.holder(found)
-        if not holder:
+        if not holder or (self._state is Leadership.STANDBY and self._is_of_own_pod(holder)):
             self._other = None
         elif holder != self._identity:
             self._other = election.sight(
                 found, self._other, now=self._clock(), default_s=self._timing.duration_s
             )
-            match self._state:
-                case Leadership.LEADING | Leadership.FENCED:
-                    return self._become(Leadership.LOST)
-                case Leadership.LOST:
-                    return
-                case Leadership.STANDBY if self._other_holds():
-                    return
-                case Leadership.STANDBY:
-                    pass
-                case other:
-                    assert_never(other)
+            if self._state is not Leadership.STANDBY:
+                return self._become(Leadership.LOST)
+            if self._other_holds():
+                return
         await self._claim(found)
+
+    def _is_of_own_pod(self, holder: str) -> bool:
+        return bool(self._own_pod) and holder.startswith(self._own_pod)
 
     def _other_holds(self) -> bool:
         return self._other is not None and self._clock() < self._other.until

@@ -52,6 +52,7 @@ NO_VALUE = {
     "release": "the release's own name",
     "namespace": "the release's own namespace",
     "pod_name": "the pod's own",
+    "pod_uid": "as above",
     "kubeconfig": "the pod has an account",
     "context": "as above",
 }

@@ -13,7 +13,11 @@ from tests.chart.conftest import NAMESPACE, RELEASE, kinds, one
 
 SELECTOR = {"app.kubernetes.io/name": "hearth", "app.kubernetes.io/instance": RELEASE}
 LEADER = {**SELECTOR, names.LEADER_LABEL: names.LEADER}
-IDENTITY = {"HEARTH_NAMESPACE": "metadata.namespace", "HEARTH_POD_NAME": "metadata.name"}
+IDENTITY = {
+    "HEARTH_NAMESPACE": "metadata.namespace",
+    "HEARTH_POD_NAME": "metadata.name",
+    "HEARTH_POD_UID": "metadata.uid",
+}
 
 
 def _pod(documents):

@@ -74,6 +74,14 @@ def test_the_time_of_a_holder_whose_lease_is_gone_begins_when_that_is_seen():
     assert back.until == 127.0
 
 
+def test_all_processes_of_one_pod_and_of_no_other_are_told():
+    pod = election.own_pod("hearth-1", "uid-1")
+    assert f"{pod}ab12".startswith(pod)
+    others = [("hearth-1", "uid-2"), ("hearth-1", "uid-11"), ("hearth-11", "uid-1")]
+    assert not any(election.own_pod(*other).startswith(pod) for other in others)
+    assert [election.own_pod("hearth-1", ""), election.own_pod("", "uid-1")] == ["", ""]
+
+
 def test_a_takeover_counts():
     taken = election.claimed(
         lease(leaseTransitions=4, strategy="kept"), "me", wall_s=1.0, duration_s=15

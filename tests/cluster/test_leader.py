@@ -9,7 +9,7 @@ import anyio
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.cluster import kinds
+from hearth.cluster import election, kinds
 from hearth.cluster.election import Timing
 from hearth.cluster.interface import Conflict, NotFound, Unavailable
 from hearth.cluster.kube import cluster as kube
@@ -64,6 +64,7 @@ class Candidate:
     link: Link
     states: list = field(default_factory=list)
     writes: list = field(default_factory=list)
+    dead: bool = False
 
     @property
     def state(self):
@@ -79,13 +80,14 @@ class Stage:
         self.cluster = LocalCluster()
         self.links = []
 
-    def candidate(self, identity, *, wall_offset_s=0.0, spread=0.5):
+    def candidate(self, identity, *, own_pod="", wall_offset_s=0.0, spread=0.5):
         link = Link(self.cluster)
         self.links.append(link)
         leader = Leader(
             link,
             key=KEY,
             identity=identity,
+            own_pod=own_pod,
             clock=self.time.clock,
             wall=lambda: self.time.now + wall_offset_s,
             sleep=self.time.sleep,
@@ -102,12 +104,18 @@ class Stage:
         await settle()
         return made
 
+    def kill(self, candidate):
+        """As `kill -9` does: it asks, hears and writes nothing more.  Returns when."""
+        candidate.link.fault = "hang"
+        candidate.dead = True
+        return self.time.now
+
     async def _listen(self, candidate):
         async for state in candidate.leader.changes():
             candidate.states.append(state)
 
     async def _write(self, candidate):
-        while candidate.state is not LOST:
+        while candidate.state is not LOST and not candidate.dead:
             if candidate.leader.may_write():
                 candidate.writes.append(self.time.now)
             await self.time.sleep(0.5)
@@ -410,6 +418,94 @@ class TestTwo:
             for index, one in enumerate(everyone):
                 for other in everyone[:index]:
                     assert apart_s(one, other) >= 1, (one, other)
+
+
+class TestRestart:
+    """A container that was killed and starts again in the same pod."""
+
+    async def test_it_takes_what_the_dead_process_held_at_once(self):
+        async with staged() as stage:
+            pod = election.own_pod("hearth-1", "uid-1")
+            one = await stage.start(f"{pod}a", own_pod=pod)
+            standby = await stage.start("hearth-2_uid-2_a", own_pod="hearth-2_uid-2_")
+            await stage.time.pass_s(60)
+            killed_at = stage.kill(one)
+            again = await stage.start(f"{pod}b", own_pod=pod)
+            assert again.states == [LEADING]
+            assert await stage.holder() == f"{pod}b"
+            assert (await stage.spec())["leaseTransitions"] == 1
+            # Somebody led before it, and what that one served another may not know.
+            assert again.leader.succeeds
+            await stage.time.pass_s(60)
+            assert (again.states, standby.states) == ([LEADING], [STANDBY])
+            assert max(one.writes) <= killed_at <= min(again.writes)
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            ("hearth-1", "uid-2"),  # a pod of the same name that was forced off an absent node
+            ("hearth-10", "uid-1"),
+            ("hearth-1", ""),  # an uid that nobody told
+        ],
+    )
+    async def test_it_waits_for_another_pod_as_ever(self, other):
+        async with staged() as stage:
+            pod = election.own_pod("hearth-1", "uid-1")
+            one = await stage.start(f"{pod}a", own_pod=pod)
+            own = election.own_pod(*other)
+            two = await stage.start(f"{own}b", own_pod=own)
+            await stage.time.pass_s(60)
+            assert (one.states, two.states) == ([LEADING], [STANDBY])
+            stage.kill(one)
+            await stage.time.pass_s(12)
+            assert two.states == [STANDBY]
+            await stage.time.pass_s(6)
+            assert two.states == [STANDBY, LEADING]
+
+    async def test_once_another_has_taken_over_it_waits_for_that_one(self):
+        async with staged() as stage:
+            pod = election.own_pod("hearth-1", "uid-1")
+            one = await stage.start(f"{pod}a", own_pod=pod)
+            two = await stage.start("two")
+            stage.kill(one)
+            await stage.time.pass_s(20)
+            again = await stage.start(f"{pod}b", own_pod=pod)
+            await stage.time.pass_s(60)
+            assert (two.states, again.states) == ([STANDBY, LEADING], [STANDBY])
+
+    async def test_of_it_and_a_standby_whose_wait_is_over_one_leads(self):
+        async with staged() as stage:
+            pod = election.own_pod("hearth-1", "uid-1")
+            one = await stage.start(f"{pod}a", own_pod=pod)
+            two = await stage.start("two")
+            stage.kill(one)
+            await stage.time.pass_s(12)
+            again = stage.candidate(f"{pod}b", own_pod=pod)
+            stage.tasks.start_soon(again.leader.run)
+            await stage.time.pass_s(60)
+            assert sorted([two.state, again.state]) == [LEADING, STANDBY]
+
+    async def test_a_late_renewal_of_the_dead_process_is_refused(self):
+        async with staged() as stage:
+            pod = election.own_pod("hearth-1", "uid-1")
+            one = await stage.start(f"{pod}a", own_pod=pod)
+            late = await stage.lease()
+            stage.kill(one)
+            again = await stage.start(f"{pod}b", own_pod=pod)
+            with pytest.raises(Conflict):
+                await stage.cluster.update(late)
+            await stage.time.pass_s(60)
+            assert again.states == [LEADING]
+
+    async def test_who_leads_yields_to_whoever_took_it_from_the_same_pod(self):
+        """It cannot be; if it is, the earlier one is the one that ends."""
+        async with staged() as stage:
+            pod = election.own_pod("hearth-1", "uid-1")
+            one = await stage.start(f"{pod}a", own_pod=pod)
+            two = await stage.start(f"{pod}b", own_pod=pod)
+            assert two.states == [LEADING]
+            await stage.time.pass_s(3)
+            assert (one.state, two.state) == (LOST, LEADING)
 
 
 class TestGivingBack:

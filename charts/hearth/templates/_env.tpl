@@ -5,6 +5,8 @@
   valueFrom: {fieldRef: {fieldPath: metadata.namespace}}
 - name: HEARTH_POD_NAME
   valueFrom: {fieldRef: {fieldPath: metadata.name}}
+- name: HEARTH_POD_UID
+  valueFrom: {fieldRef: {fieldPath: metadata.uid}}
 - {name: HEARTH_GROUPS, value: {{ include "hearth.groups" . | quote }}}
 {{- with .Values.namespaces }}
 - {name: HEARTH_NAMESPACES, value: {{ join "," . | quote }}}
