@@ -28,9 +28,9 @@ APART = {"chart", "kubernetes", "lifecycle"}
 """Folders of tests that look at the whole, or at what is no Python."""
 
 ALSO = {
-    "cluster/test_contract.py", "reconcile/test_golden.py", "proxy/test_broken_answers.py",
-    "proxy/test_clients.py", "proxy/test_cold_start.py", "proxy/test_endpoint_trouble.py",
-    "proxy/test_sdk.py",
+    "cluster/test_contract.py", "cluster/test_definitions.py", "reconcile/test_golden.py",
+    "proxy/test_broken_answers.py", "proxy/test_clients.py", "proxy/test_cold_start.py",
+    "proxy/test_endpoint_trouble.py", "proxy/test_sdk.py",
     "test_field_cases.py", "test_layout.py", "test_main.py",
 }  # fmt: skip
 """Tests of more than one source file."""

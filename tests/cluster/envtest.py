@@ -84,12 +84,15 @@ class ApiServer:
         subject = {"apiGroup": api, "kind": "User", "name": "nobody"}
         await self._create(f"{path}/rolebindings", {**name, "roleRef": role, "subjects": [subject]})
 
+    def context(self) -> ssl.SSLContext:
+        """What trusts it."""
+        return ssl.create_default_context(cafile=self.ca_file)
+
     async def _create(self, path: str, body: dict[str, Any]) -> None:
-        context = ssl.create_default_context(cafile=self.ca_file)
         headers = {"Authorization": f"Bearer {ADMIN}"}
         async with (
             aiohttp.ClientSession(self.url, headers=headers, raise_for_status=True) as session,
-            session.post(path, json=body, ssl=context) as answer,
+            session.post(path, json=body, ssl=self.context()) as answer,
         ):
             await answer.read()
 

@@ -1,0 +1,303 @@
+"""The chart's definitions, and what is published for people, before a real API server."""
+
+import json
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+import pytest
+import pytest_asyncio
+import yaml
+
+from hearth.api import groups
+from tests.api.samples import EVERYTHING, OCI, RESERVED, runtime, service
+from tests.api.sides import SIDES
+from tests.cluster import envtest
+
+ROOT = Path(__file__).parents[2]
+DEFINITIONS = sorted((ROOT / "charts" / "hearth" / "files" / "crds").glob("*.yaml"))
+EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+NAMESPACE = "definitions"
+PLURALS = {"LLMService": "llmservices", "InferenceRuntime": "inferenceruntimes"}
+INVALID = 422
+
+
+class Answer(NamedTuple):
+    status: int
+    body: dict[str, Any]
+
+
+class Door:
+    """What the API server would make of an object; nothing is stored."""
+
+    def __init__(self, server: envtest.ApiServer, session: aiohttp.ClientSession) -> None:
+        self._server = server
+        self._session = session
+
+    async def ask(self, manifest) -> Answer:
+        path = f"/apis/{manifest['apiVersion']}"
+        if "namespace" in manifest["metadata"]:
+            manifest = {
+                **manifest, "metadata": {**manifest["metadata"], "namespace": NAMESPACE},
+            }  # fmt: skip
+            path += f"/namespaces/{NAMESPACE}"
+        path += f"/{PLURALS[manifest['kind']]}?dryRun=All&fieldValidation=Strict"
+        async with self._session.post(f"{self._server.url}{path}", json=manifest) as answer:
+            return Answer(answer.status, await answer.json())
+
+    async def stored(self, manifest) -> dict[str, Any]:
+        """Its spec, as it would be stored."""
+        answer = await self.ask(manifest)
+        assert answer.status == 201, answer.body
+        return answer.body["spec"]
+
+
+@pytest.fixture(scope="module")
+def kubectl(apiserver):
+    """`kubectl(words…)` on a server that has the chart's definitions; what it prints."""
+
+    def call(*words: str, given: str = "") -> str:
+        done = subprocess.run(
+            [apiserver.assets / "kubectl", "--kubeconfig", apiserver.kubeconfig(), *words],
+            input=given, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    files = [word for path in DEFINITIONS for word in ("-f", str(path))]
+    call("create", "namespace", NAMESPACE)
+    call("apply", "--server-side", *files)
+    call("wait", "--for=condition=Established", "--timeout=60s", *files)
+    yield call
+    call("delete", *files)
+
+
+@pytest_asyncio.fixture
+async def door(apiserver, kubectl):
+    headers = {"Authorization": f"Bearer {envtest.ADMIN}"}
+    connector = aiohttp.TCPConnector(ssl=apiserver.context())
+    async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
+        yield Door(apiserver, session)
+
+
+def _rules(schema, at=()) -> Iterator[tuple[str, str]]:
+    """Every CEL rule of a schema: the field it points to, and its message."""
+    for rule in schema.get("x-kubernetes-validations", ()):
+        field = rule.get("fieldPath", "").removeprefix(".")
+        yield ".".join([*at, *([field] if field else [])]), rule["message"]
+    for name, below in schema.get("properties", {}).items():
+        yield from _rules(below, (*at, name))
+    if isinstance(items := schema.get("items"), dict):
+        yield from _rules(items, (*at[:-1], f"{at[-1]}[]"))
+    if isinstance(below := schema.get("additionalProperties"), dict):
+        yield from _rules(below, (*at, "*"))
+
+
+class Definition(NamedTuple):
+    kind: str
+    group: str
+
+    def __str__(self) -> str:
+        return f"{self.kind}.{self.group}"
+
+
+def _published() -> Iterator[tuple[Definition, set[tuple[str, str]]]]:
+    for path in DEFINITIONS:
+        spec = yaml.safe_load(path.read_text())["spec"]
+        [version] = spec["versions"]
+        found = set(_rules(version["schema"]["openAPIV3Schema"]))
+        yield Definition(spec["names"]["kind"], spec["group"]), found
+
+
+def _anywhere(field: str) -> str:
+    return re.sub(r"\[\d+\]", "[]", field)
+
+
+PUBLISHED = dict(_published())
+"""The CEL rules of each definition: field and message."""
+
+
+def _documents(text: str) -> list[dict[str, Any]]:
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+class TestDefinitions:
+    def test_the_server_finds_nothing_wrong_with_them(self, kubectl):
+        for path in DEFINITIONS:
+            status = json.loads(kubectl("get", "-f", str(path), "-o", "json"))["status"]
+            told = {entry["type"]: entry["status"] for entry in status["conditions"]}
+            assert told == {"NamesAccepted": "True", "Established": "True"}
+
+    @pytest.mark.parametrize("definition", PUBLISHED, ids=str)
+    def test_every_rule_has_samples_on_both_sides(self, definition):
+        shown = {(s.kind, _anywhere(s.field), s.message) for s in SIDES if s.good and s.bad}
+        assert PUBLISHED[definition]
+        assert {(definition.kind, *rule) for rule in PUBLISHED[definition]} - shown == set()
+
+    @pytest.mark.parametrize(
+        ("definition", "sides"),
+        [
+            (definition, sides)
+            for definition, found in PUBLISHED.items()
+            for sides in SIDES
+            if sides.kind == definition.kind and (_anywhere(sides.field), sides.message) in found
+        ],
+        ids=lambda one: f"{one.field}: {one.message[:30]}" if hasattr(one, "field") else str(one),
+    )
+    async def test_a_rule_from_both_sides(self, door, definition, sides):
+        for manifest in sides.good:
+            answer = await door.ask(manifest)
+            assert answer.status == 201, answer.body
+        for manifest in sides.bad:
+            version = f"{definition.group}/{groups.VERSION}"
+            answer = await door.ask({**manifest, "apiVersion": version})
+            assert answer.status == INVALID, answer.body
+            causes = answer.body["details"]["causes"]
+            assert any(
+                cause["field"] == sides.field and sides.message in cause["message"]
+                for cause in causes
+            ), causes
+
+
+class TestWhatIsPublished:
+    @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
+    def test_an_example_would_be_taken(self, kubectl, path):
+        wanted = _documents(path.read_text())
+        words = ("-n", NAMESPACE, "--dry-run=server", "-o", "name", "-f", str(path))
+        for how in (("apply",), ("apply", "--server-side"), ("create", "--validate=strict")):
+            assert len(kubectl(*how, *words).splitlines()) == len(wanted)
+
+    def test_what_the_pages_show_would_be_taken(self, kubectl):
+        shown = 0
+        for path in PAGES:
+            for block in re.findall(r"(?ms)^```yaml\n(.*?)^```", path.read_text()):
+                if "\nkind: " in f"\n{block}":
+                    shown += 1
+                    kubectl(
+                        "-n", NAMESPACE, "apply", "--server-side", "--dry-run=server", "-f", "-",
+                        given=block,
+                    )  # fmt: skip
+        assert shown
+
+    @pytest.mark.parametrize("number", range(len(EVERYTHING + RESERVED)))
+    async def test_what_the_references_have_would_be_stored_as_it_is(self, door, number):
+        manifest = (EVERYTHING + RESERVED)[number]
+        stored = await door.stored(manifest)
+        assert _within(manifest["spec"], stored)
+
+
+BARE = {
+    "LLMService": {
+        "model__source": {"uri": OCI, "secretRef": {}},
+        "resources": {"fraction": {}},
+        "scaling": {
+            "externalScaler": {
+                "tls": {"serverSecretName": "tls", "authenticationRef": {"name": "keda"}}
+            }
+        },
+        "endpoint": {"coldStart": {}},
+        "cache": {},
+        "imagePullSecrets": [{}],
+    },
+    "InferenceRuntime": {
+        "container": {"image": "engine:1", "port": {}},
+        "accelerator": {"resourceName": "nvidia.com/gpu", "sharing": {}, "scheduler": {}},
+        "lifecycle": {},
+        "metrics": {"queueDepth": "waiting"},
+        "health": {},
+    },
+}
+"""Every object there is, and in it only what is required."""
+
+REFERENCE = {
+    "LLMService": {
+        "spec.model.source.secretRef.name": "",
+        "spec.resources.accelerators": 1,
+        "spec.scaling.min": 0,
+        "spec.scaling.max": 1,
+        "spec.scaling.metric": "queueDepth",
+        "spec.scaling.target": 10,
+        "spec.scaling.activationTimeout": "5m",
+        "spec.scaling.scaleDownStabilization": "5m",
+        "spec.scaling.drainTimeout": "2m",
+        "spec.scaling.externalScaler.tls.authenticationRef.kind": "TriggerAuthentication",
+        "spec.cache.strategy": "NodeLocalPVC",
+        "spec.cache.prewarm": False,
+        "spec.endpoint.openAICompatible": True,
+        "spec.endpoint.maxQueue": 100,
+        "spec.endpoint.coldStart.mode": "keepalive",
+        "spec.endpoint.coldStart.heartbeatInterval": "10s",
+        "spec.imagePullSecrets[].name": "",
+    },
+    "InferenceRuntime": {
+        "spec.family": "vllm",
+        "spec.priority": 0,
+        "spec.container.port.name": "http",
+        "spec.container.port.containerPort": 8000,
+        "spec.accelerator.sharing.supported": False,
+        "spec.accelerator.scheduler.name": "",
+        "spec.lifecycle.preStopDrain": False,
+        "spec.metrics.path": "/metrics",
+        "spec.metrics.port": "http",
+    },
+}
+"""The defaults of the two public references."""
+
+
+class TestDefaults:
+    @pytest.mark.parametrize("group", groups.GROUPS)
+    @pytest.mark.parametrize("kind", PLURALS)
+    async def test_the_documented_ones_come_back(self, door, kind, group):
+        make = service if kind == "LLMService" else runtime
+        stored = await door.stored(make(group, **BARE[kind]))
+        assert REFERENCE[kind].items() <= _documented(kind).items()
+        found = {path: _at({"spec": stored}, path) for path in _documented(kind)}
+        assert found == _documented(kind)
+
+    async def test_a_service_of_two_fields_gets_them_all(self, door):
+        spec = {"model": {"source": {"uri": "hf://acme/tiny"}}, "runtime": {"name": "vllm-nvidia"}}
+        assert await door.stored(service()) == {
+            **spec,
+            "resources": {"accelerators": 1},
+            "scaling": {
+                "min": 0,
+                "max": 1,
+                "metric": "queueDepth",
+                "target": 10,
+                "activationTimeout": "5m",
+                "scaleDownStabilization": "5m",
+                "drainTimeout": "2m",
+            },
+            "cache": {"strategy": "NodeLocalPVC", "prewarm": False},
+            "endpoint": {
+                "openAICompatible": True,
+                "maxQueue": 100,
+                "coldStart": {"mode": "keepalive", "heartbeatInterval": "10s"},
+            },
+        }
+
+
+def _documented(kind: str) -> dict[str, Any]:
+    """Path to default, by docs/crd.md."""
+    text = (ROOT / "docs" / "crd.md").read_text()
+    section = text.split(f"\n## {kind}\n")[1].split("\n## ")[0]
+    rows = re.findall(r"(?m)^\| `(spec\.[^`]+)` \| [^|]* \| `([^`]*)` \|", section)
+    return {path: yaml.safe_load(default) for path, default in rows}
+
+
+def _at(value: Any, path: str) -> Any:
+    for step in path.replace("[]", ".0").split("."):
+        value = value[int(step)] if isinstance(value, list) else value[step]
+    return value
+
+
+def _within(given: Any, stored: Any) -> bool:
+    if isinstance(given, dict) and isinstance(stored, dict):
+        return all(name in stored and _within(given[name], stored[name]) for name in given)
+    if isinstance(given, list) and isinstance(stored, list):
+        return len(given) == len(stored) and all(map(_within, given, stored))
+    return given == stored
