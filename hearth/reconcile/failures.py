@@ -43,6 +43,9 @@ class Memory:
     """Containers whose image pull was given up once: its next tries are no fresh start."""
     restarts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Restarts up to when the pod was last Ready: they belong to an earlier activation."""
+    inherits: bool = False
+    """Whether pods come from another leader's time: he alone saw when they were Ready, so what
+    they have restarted counts for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +67,15 @@ def remember(memory: Memory, pods: list[Manifest], *, now_s: float) -> Memory:
         for status in _statuses(pod):
             key = (pod["metadata"]["uid"], status["name"])
             reason = _waiting(status).get("reason")
+            restarted = status.get("restartCount", 0)
             if reason in _CREATE:
                 badly[key] = memory.created_badly_s.get(key, now_s)
             if reason == _IMAGE_BACK_OFF or (
                 reason == _IMAGE_TRYING and key in memory.pulled_badly
             ):
                 pulled.add(key)
-            before = status.get("restartCount", 0) if ready else memory.restarts.get(key, 0)
-            restarts[key] = before
+            earlier = memory.restarts.get(key, restarted if memory.inherits else 0)
+            restarts[key] = restarted if ready else earlier
     return Memory(created_badly_s=badly, pulled_badly=frozenset(pulled), restarts=restarts)
 
 

@@ -111,11 +111,14 @@ class Publisher:
         if key in self._decided:
             self.publish(*self._decided[key])
 
-    def _observe(self, key: ServiceKey) -> Facts:
+    def _observe(self, service: LLMService) -> Facts:
+        key = service.key
+        # Where the status tells of a failure, the restarts are those of this activation.
+        first = Memory(inherits=status.failed(service) is None)
         facts = observation.observe(
             self._deployment(key),
             self._watching.pods(key),
-            memory=self._memories.get(key, Memory()),
+            memory=self._memories.get(key, first),
             now_s=self._clock(),
             wall=self._wall(),
         )
@@ -129,7 +132,7 @@ class Publisher:
         shared = self._shared_refusal(service.key.namespace)
         outdated = self._watching.schemas.outdated(service.group)
         return status.Seen(
-            facts=self._observe(service.key),
+            facts=self._observe(service),
             demand=self._demand.demand(service.key),
             autoscaling=status.autoscaling(
                 scaled_object,

@@ -148,6 +148,18 @@ def connected(service: LLMService) -> bool:
     )
 
 
+def failed(service: LLMService) -> Said | None:
+    """The backend's failure that the last status tells of."""
+    for condition in service.status.conditions:
+        if (
+            condition.type == DEGRADED
+            and condition.status == "True"
+            and condition.reason in failures.REASONS
+        ):
+            return Said("True", condition.reason, condition.message)
+    return None
+
+
 def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:
     """Phase, Ready and Degraded.  The first row that holds:
 
@@ -181,14 +193,7 @@ def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:
 
 def _as_it_was(service: LLMService) -> Said:
     """A backend's failure stays until an attempt ends well; a refusal ended with its spec."""
-    for condition in service.status.conditions:
-        if (
-            condition.type == DEGRADED
-            and condition.status == "True"
-            and condition.reason in failures.REASONS
-        ):
-            return Said("True", condition.reason, condition.message)
-    return Said("False", "Progressing")
+    return failed(service) or Said("False", "Progressing")
 
 
 def _own(status: LLMServiceStatus) -> LLMServiceStatus:

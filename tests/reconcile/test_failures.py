@@ -166,6 +166,19 @@ def test_restarts_before_the_pod_was_ready_are_of_an_earlier_activation():
     assert "was restarted 1 times" in verdict.failure.message
 
 
+def test_restarts_that_another_leader_saw_are_not_of_this_activation():
+    verdict, memory = look(crashed(5, running={}), Memory(inherits=True))
+    assert (verdict.failure, memory.restarts) == (None, {KEY: 5})
+    verdict, memory = look(crashed(6, running={}), memory)
+    assert verdict.failure is None
+    assert look(crashed(7, running={}), memory)[0].failure is not None
+
+
+def test_a_pod_that_comes_later_begins_with_none():
+    _, memory = look(pod(ready=True), Memory(inherits=True))
+    assert not memory.inherits
+
+
 def test_an_init_container_counts_as_well():
     of = pod(
         initContainerStatuses=[

@@ -68,6 +68,25 @@ async def test_nor_is_it_forgotten_by_a_pass_that_began_before(world):
     assert (await world.service())["status"]["phase"] == "Ready"
 
 
+async def test_a_new_leader_blames_no_pod_for_restarts_of_long_ago(world):
+    await world.pod_ready()
+    await world.look()
+    await world.pod(running=True, restarts=4)  # it was Ready after the first three
+    following = World(world.cluster)
+    await following.look()
+    assert following.routes.find(KEY).phase == "Loading"
+
+
+async def test_a_new_leader_goes_on_with_a_failure_that_it_finds(world):
+    await world.pod(running=True, restarts=2)
+    await world.look()
+    assert world.routes.find(KEY).phase == "Degraded"
+    following = World(world.cluster)
+    await following.look()
+    route = following.routes.find(KEY)
+    assert (route.phase, route.failure.reason) == ("Degraded", "ContainerRestarting")
+
+
 async def test_it_can_be_stopped(world):
     stop = world.publisher.follow()
     stop()
