@@ -10,7 +10,7 @@ from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
-from hearth.cluster.interface import Cluster, ClusterError, Forbidden, Invalid, NotFound
+from hearth.cluster.interface import Cluster, ClusterError, NotFound
 from hearth.demand import DemandTable
 from hearth.reconcile import (
     desired,
@@ -95,10 +95,11 @@ class Reconciler:
         if writes:
             try:
                 await writing.carry_out(self._cluster, writes)
-            except (Invalid, Forbidden) as error:
-                why = Refusal(reason=refusal.RENDER, message=f"the cluster refused: {error}")
-                decided = replace(decided, refusal=why)
-                # Invalid stays so until a change; a quota or webhook may relent.
+            except writing.Rejected as error:
+                scales = error.kind == kinds.SCALED_OBJECT.kind
+                reason = refusal.SCALED_OBJECT if scales else refusal.RENDER
+                decided = replace(decided, refusal=Refusal(reason=reason, message=str(error)))
+                # What is invalid stays so until a change; a quota or webhook may relent.
                 again_s = min(again_s or refusal.RETRY_S, refusal.RETRY_S)
             seen = self._publisher.publish(service, decided)
         await self._say(service, seen)

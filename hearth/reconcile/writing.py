@@ -5,8 +5,23 @@ from typing import assert_never
 
 from hearth import names
 from hearth.api.meta import Manifest
-from hearth.cluster.interface import AlreadyExists, Cluster, Conflict
+from hearth.cluster.interface import (
+    AlreadyExists,
+    Cluster,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Invalid,
+)
 from hearth.reconcile.plan import Apply, ApplyReplicas, Create, Delete, Write
+
+
+class Rejected(ClusterError):
+    """The cluster will not have one of the objects: it is wrong, or a quota or webhook says no."""
+
+    def __init__(self, manifest: Manifest, error: ClusterError) -> None:
+        self.kind: str = manifest["kind"]
+        super().__init__(f"the cluster refused {self.kind} {manifest['metadata']['name']}: {error}")
 
 
 async def carry_out(cluster: Cluster, writes: Iterable[Write]) -> None:
@@ -16,20 +31,28 @@ async def carry_out(cluster: Cluster, writes: Iterable[Write]) -> None:
     longer so, and that another pass decides anew.
     """
     for write in writes:
-        match write:
-            case Create(manifest):
-                try:
-                    await cluster.create(manifest)
-                except AlreadyExists as error:
-                    raise Conflict(str(error)) from error
-            case Apply(manifest):
-                await cluster.apply(manifest, manager=names.MANAGER)
-            case ApplyReplicas():
-                await _apply_replicas(cluster, write)
-            case Delete(manifest):
-                await cluster.delete(manifest)
-            case _:
-                assert_never(write)
+        try:
+            await _carry_out(cluster, write)
+        except (Invalid, Forbidden) as error:
+            about = write.main if isinstance(write, ApplyReplicas) else write.manifest
+            raise Rejected(about, error) from error
+
+
+async def _carry_out(cluster: Cluster, write: Write) -> None:
+    match write:
+        case Create(manifest):
+            try:
+                await cluster.create(manifest)
+            except AlreadyExists as error:
+                raise Conflict(str(error)) from error
+        case Apply(manifest):
+            await cluster.apply(manifest, manager=names.MANAGER)
+        case ApplyReplicas():
+            await _apply_replicas(cluster, write)
+        case Delete(manifest):
+            await cluster.delete(manifest)
+        case _:
+            assert_never(write)
 
 
 async def _apply_replicas(cluster: Cluster, write: ApplyReplicas) -> None:

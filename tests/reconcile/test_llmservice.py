@@ -246,7 +246,8 @@ async def test_what_the_cluster_refuses_becomes_a_condition(world, error):
     world.cluster.answers[("apply", "ScaledObject")] = error
     # Field case 61: its own words in the condition, no hot loop, and the rest is there.
     assert await world.look() >= 30
-    assert (await world.conditions())["Degraded"][0] == "True"
+    assert (await world.conditions())["Degraded"] == ("True", "ScaledObject")
+    assert (await world.conditions())["AutoscalingReady"] == ("False", "ScaledObject")
     assert str(error) in world.routes.find(KEY).refusal.message
     assert await world.objects() == [name for name in ALL if "ScaledObject" not in name]
     world.cluster.answers.clear()
@@ -254,6 +255,16 @@ async def test_what_the_cluster_refuses_becomes_a_condition(world, error):
     await world.look()
     assert (await world.conditions())["Degraded"] == ("False", "Inactive")
     assert await world.objects() == ALL
+
+
+async def test_of_what_is_refused_the_condition_names_the_object(world):
+    await world.runtime()
+    await world.user("LLMService")
+    world.cluster.answers[("apply", "Service")] = Forbidden("exceeded quota: services")
+    await world.look()
+    assert (await world.conditions())["Degraded"] == ("True", "Render")
+    said = world.routes.find(KEY).refusal.message
+    assert said == "the cluster refused Service chat-backend: exceeded quota: services"
 
 
 async def test_a_cluster_that_cannot_be_asked_is_tried_again_and_the_service_has_a_route(world):

@@ -55,6 +55,18 @@ async def test_what_was_created_meanwhile_is_looked_at_again(cluster):
         await writing.carry_out(cluster, claims)
 
 
+async def test_whatever_is_rejected_is_named(cluster):
+    wrong = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "A", "namespace": "ai"}}
+    for write in (
+        plan.Create(wrong),
+        plan.Apply(wrong),
+        plan.ApplyReplicas(whole=wrong, main=wrong, replicas=wrong, release=wrong),
+    ):
+        with pytest.raises(writing.Rejected, match="refused Service A: ") as rejected:
+            await writing.carry_out(cluster, [write])
+        assert rejected.value.kind == "Service"
+
+
 async def test_what_is_no_longer_wanted_goes(cluster):
     await written(cluster)
     found = await cluster.get(kinds.SCALED_OBJECT, "ai", "chat")
