@@ -86,6 +86,7 @@ class App:
         )
         self.identities = Identities(self.routes, _secrets(cluster))
         self.metrics.read_in_flight(self.gateway.in_flight)
+        self.metrics.read_connections(self.scaler.connections)
         self._services: WorkQueue[ServiceKey] = WorkQueue()
         self._namespaces: WorkQueue[str] = WorkQueue()
         self.identities.listen(self._services.add)

@@ -118,9 +118,12 @@ class ScalerServer:
             for server in servers:
                 await server.wait_closed()
 
+    def connections(self) -> int:
+        """Peers connected now, on either port."""
+        return sum(len(server.connections) for server in self._servers)
+
     def __repr__(self) -> str:
-        connections = sum(len(server.connections) for server in self._servers)
-        return f"<ScalerServer {connections} connections {self.pushes!r}>"
+        return f"<ScalerServer {self.connections()} connections {self.pushes!r}>"
 
 
 class _Server(Server):

@@ -133,6 +133,11 @@ WATCHDOG = Instrument(
     "Times that Hearth scaled a service from zero itself, since KEDA did nothing upon its pushes.",
     _SERVICE,
 )
+CONNECTIONS = Instrument(
+    "gauge",
+    "hearth_keda_connections",
+    "Connections to the scaler's ports. KEDA has a single one for all services without mutual TLS.",
+)
 CALLS = Instrument(
     "counter",
     "hearth_keda_calls_total",
@@ -167,8 +172,8 @@ BUILD = Instrument("gauge", "hearth_build_info", "1; which Hearth this is.", ("v
 
 INSTRUMENTS = (
     PENDING, HELD, IN_FLIGHT, DEMAND, ACTIVE, LEASE, ENDPOINTS, BACKENDS, PHASE, REQUESTS,
-    REJECTIONS, FAILURES, ACTIVATION, FIRST_BYTE, REQUEST, STREAMS, PUSHES, WATCHDOG, CALLS,
-    RECONCILE, QUEUE, STALENESS, LEADERSHIP, STALL, BUILD,
+    REJECTIONS, FAILURES, ACTIVATION, FIRST_BYTE, REQUEST, STREAMS, PUSHES, WATCHDOG,
+    CONNECTIONS, CALLS, RECONCILE, QUEUE, STALENESS, LEADERSHIP, STALL, BUILD,
 )  # fmt: skip
 
 

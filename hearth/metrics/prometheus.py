@@ -37,6 +37,7 @@ class Metrics:
         self._depths: dict[str, Callable[[], int]] = {}
         self._ages: dict[str, Callable[[], float]] = {}
         self._leadership: Callable[[], str] | None = None
+        self._connections: Callable[[], int] | None = None
         self._requests = _counter(registry, instruments.REQUESTS)
         self._rejections = _counter(registry, instruments.REJECTIONS)
         self._failures = _counter(registry, instruments.FAILURES)
@@ -127,6 +128,10 @@ class Metrics:
         """Read at every scrape where this process stands among those of its release."""
         self._leadership = state
 
+    def read_connections(self, connections: Callable[[], int]) -> None:
+        """Read at every scrape how many connections KEDA has."""
+        self._connections = connections
+
     def read_in_flight(self, in_flight: Callable[[ServiceKey], int]) -> None:
         """Ask the gateway at every scrape."""
         self._read_in_flight = in_flight
@@ -192,11 +197,14 @@ class Metrics:
         })  # fmt: skip
         depths = _gauge(instruments.QUEUE, {(name,): read() for name, read in self._depths.items()})
         ages = _gauge(instruments.STALENESS, {(kind,): read() for kind, read in self._ages.items()})
+        connections = _gauge(
+            instruments.CONNECTIONS, {(): self._connections()} if self._connections else {}
+        )
         stands = _gauge(
             instruments.LEADERSHIP, {(self._leadership(),): 1} if self._leadership else {}
         )
         build = _gauge(instruments.BUILD, {(hearth.__version__, platform.python_version()): 1})
-        return [*of_routes.values(), phases, depths, ages, stands, build]
+        return [*of_routes.values(), phases, connections, depths, ages, stands, build]
 
     def _of_route(self, route: Route, row: Demand | None) -> Iterator[tuple[Instrument, float]]:
         pending = row.pending if row else 0

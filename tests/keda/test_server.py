@@ -48,6 +48,7 @@ async def test_hundreds_of_streams_on_one_connection(world):
                 group.start_soon(push_stream, key)
                 group.start_soon(spec_stream, key)
             await world.count.until(lambda: world.count.open == STREAMS)
+            assert world.server.connections() == 1
             assert not (await stub.IsActive(reference(keys[-1]))).result
             for key in keys:
                 world.demand.admit(key, limit=1)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import aiohttp
 import anyio
+from prometheus_client.parser import text_string_to_metric_families
 
 from hearth import names
 from hearth.api.meta import Manifest, ServiceKey
@@ -144,12 +145,17 @@ class Release:
                 services = json.loads(line[6:])["services"]
                 yield {ServiceKey(row["namespace"], row["name"]): row for row in services}
 
-    async def metric(self, name: str) -> str:
-        """One of the leader's metrics."""
+    async def metric(self, name: str, **labels: str) -> dict[tuple[str, ...], float]:
+        """One of the leader's metrics, with these labels: values by all labels' values."""
         url = f"http://{(await self.leader())['status']['podIP']}:8081/metrics"
         async with self.session.get(url) as response:
-            lines = (await response.text()).splitlines()
-        return next(line.split()[-1] for line in lines if line.startswith(name))
+            families = text_string_to_metric_families(await response.text())
+        return {
+            tuple(sample.labels.values()): sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        }
 
     async def deployment(self, key: ServiceKey, replicas: int) -> Manifest:
         """Wait until the backend has so many replicas wanted and running; it."""

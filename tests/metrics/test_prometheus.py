@@ -187,6 +187,7 @@ async def test_the_process_is_measured_too(world):
     world.metrics.read_queue("services", lambda: 7)
     world.metrics.read_informer("pods", lambda: 1.5)
     world.metrics.read_leadership(lambda: "fenced")
+    world.metrics.read_connections(lambda: 2)
     seen = await world.scrape()
     assert seen["keda_calls_total", "IsActive", "OK"] == 1
     assert seen["reconcile_seconds_count", "ok"] == 1
@@ -194,6 +195,7 @@ async def test_the_process_is_measured_too(world):
     assert seen["queue_depth", "services"] == 7
     assert seen["informer_staleness_seconds", "pods"] == 1.5
     assert seen["leadership", "fenced"] == 1
+    assert seen["keda_connections",] == 2
     assert [value for name, value in seen.items() if name[0] == "build_info"] == [1]
     assert ("process_resident_memory_bytes",) in seen
 
