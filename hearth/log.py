@@ -20,7 +20,8 @@ def _keys(record: logging.LogRecord) -> dict[str, object]:
 class _Text(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         clock = time.strftime("%H:%M:%S", time.localtime(record.created))
-        keys = "".join(f" {k}={v}" for k, v in _keys(record).items())
+        # A cluster's words may have several lines; ours has one.
+        keys = "".join(f" {k}={' '.join(str(v).splitlines())}" for k, v in _keys(record).items())
         line = f"{clock} {record.levelname.lower():7} {record.getMessage()}{keys}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 

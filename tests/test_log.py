@@ -32,6 +32,11 @@ def test_text(restored):
     assert len(line.splitlines()) == 1
 
 
+def test_what_a_cluster_said_in_several_lines_is_one(restored):
+    line = said("text", reason="denied:\n  no such class")
+    assert line.endswith("went to sleep reason=denied:   no such class\n")
+
+
 def test_json(restored):
     line = json.loads(said("json", service="ai/chat"))
     assert line["message"] == "went to sleep" and line["service"] == "ai/chat"

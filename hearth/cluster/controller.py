@@ -9,6 +9,7 @@ import anyio
 import anyio.lowlevel
 
 from hearth.cluster.informer import Informer
+from hearth.cluster.interface import ClusterError
 from hearth.cluster.workqueue import WorkQueue
 
 logger = logging.getLogger(__name__)
@@ -26,8 +27,8 @@ class Controller(Generic[K]):
     """Runs `reconcile` for every key of `queue`, with `workers` at a time.
 
     Starts when all `informers` (run by somebody else) are synced.  A pass that raises or takes
-    longer than `deadline_s` is logged and comes again with back-off; nothing a pass does ends
-    the controller.
+    longer than `deadline_s` is logged, with a traceback where it is a defect of ours, and comes
+    again with back-off; nothing a pass does ends the controller.
     """
 
     def __init__(
@@ -75,13 +76,15 @@ class Controller(Generic[K]):
     async def _pass(self, key: K) -> None:
         began = self._clock()
         again_s: float | None = None
-        outcome = "timeout"
+        outcome, failure = "timeout", f"it took longer than {self._deadline_s:g}s"
         try:
             with anyio.move_on_after(self._deadline_s):
                 again_s = await self._reconcile(key)
                 outcome = "ok"
+        except ClusterError as error:  # what a cluster may answer is no defect
+            outcome, failure = "error", str(error)
         except Exception:  # around one reconcile: the next key must not suffer from this one
-            outcome = "error"
+            outcome, failure = "error", ""
             logger.exception("reconcile failed", extra=self._about(key))
         if outcome == "ok":
             self.queue.succeed(key)
@@ -89,10 +92,10 @@ class Controller(Generic[K]):
                 self.queue.add(key, after_s=again_s)
         else:
             delay_s = self.queue.fail(key)
-            if outcome == "timeout":
-                extra = {**self._about(key), "delay_s": round(delay_s, 2)}
-                logger.error("reconcile took too long", extra=extra)
+            if failure:
+                about = {**self._about(key), "reason": failure, "delay_s": round(delay_s, 2)}
+                logger.warning("reconcile failed, comes again", extra=about)
         self._watcher(outcome, self._clock() - began)
 
-    def _about(self, key: K) -> dict[str, str]:
+    def _about(self, key: K) -> dict[str, object]:
         return {"controller": self.name, "key": str(key)}

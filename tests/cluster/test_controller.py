@@ -8,6 +8,7 @@ from hearth.cluster import kinds
 from hearth.cluster.backoff import Backoff
 from hearth.cluster.controller import Controller
 from hearth.cluster.informer import Informer
+from hearth.cluster.interface import Conflict, Forbidden, Invalid, Unavailable
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.workqueue import WorkQueue
 
@@ -61,6 +62,32 @@ async def test_an_exception_is_logged_and_comes_again(caplog):
     assert len(caplog.records) == 2
     assert caplog.records[0].key == "a"
     assert "broken" in caplog.text
+    assert all(record.exc_info for record in caplog.records)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        Conflict("the object has been modified"),
+        Forbidden("exceeded quota: pods"),
+        Invalid("no such field"),
+        Unavailable("the server answered 503"),
+    ],
+)
+async def test_what_a_cluster_answers_is_one_line(caplog, error):
+    passes = []
+
+    async def reconcile(key):
+        passes.append(key)
+        if len(passes) == 1:
+            raise error
+
+    with caplog.at_level(logging.INFO):
+        outcomes, _ = await run(reconcile, until=2)
+    assert outcomes == ["error", "ok"]
+    [record] = caplog.records
+    assert record.levelname == "WARNING"
+    assert (record.key, record.reason, record.exc_info) == ("a", str(error), None)
 
 
 async def test_a_pass_that_takes_too_long_is_cut_and_comes_again(caplog):
@@ -71,10 +98,11 @@ async def test_a_pass_that_takes_too_long_is_cut_and_comes_again(caplog):
         if len(passes) == 1:
             await anyio.Event().wait()
 
-    with caplog.at_level(logging.ERROR):
+    with caplog.at_level(logging.INFO):
         outcomes, _ = await run(reconcile, until=2, deadline_s=0.01)
     assert outcomes == ["timeout", "ok"]
-    assert "too long" in caplog.text
+    [record] = caplog.records
+    assert (record.reason, record.exc_info) == ("it took longer than 0.01s", None)
 
 
 async def test_a_pass_may_ask_for_the_next():
