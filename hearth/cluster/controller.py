@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Hashable, Sequence
 from typing import Generic, TypeVar
 
 import anyio
-import anyio.lowlevel
+from anyio.abc import TaskGroup
 
 from hearth.cluster.informer import Informer
 from hearth.cluster.interface import ClusterError
@@ -26,6 +26,10 @@ Watcher = Callable[[str, float], None]
 class Controller(Generic[K]):
     """Runs `reconcile` for every key of `queue`, with `workers` at a time.
 
+    A pass that takes longer than `slow_s` waits for something, a webhook perhaps, that others need
+    not wait for: it goes on aside, and its worker takes the next key.  `aside` passes may do so;
+    beyond, workers wait.  So `workers` and `aside` together are all that is under way.
+
     Starts when all `informers` (run by somebody else) are synced.  A pass that raises or takes
     longer than `deadline_s` is logged, with a traceback where it is a defect of ours, and comes
     again with back-off; nothing a pass does ends the controller.
@@ -39,6 +43,8 @@ class Controller(Generic[K]):
         queue: WorkQueue[K],
         informers: Sequence[Informer] = (),
         workers: int = 4,
+        aside: int = 20,
+        slow_s: float = 1.0,
         deadline_s: float = 30.0,
         watcher: Watcher = lambda outcome, seconds: None,
         clock: Callable[[], float] = time.monotonic,
@@ -48,6 +54,9 @@ class Controller(Generic[K]):
         self._reconcile = reconcile
         self._informers = informers
         self._workers = workers
+        self._aside = aside
+        self._slow_s = slow_s
+        self._slow: set[K] = set()
         self._deadline_s = deadline_s
         self._watcher = watcher
         self._clock = clock
@@ -58,20 +67,30 @@ class Controller(Generic[K]):
             await informer.synced.wait()
         async with anyio.create_task_group() as tasks:
             for _ in range(self._workers):
-                tasks.start_soon(self._work)
+                tasks.start_soon(self._work, tasks)
 
     def __repr__(self) -> str:
         return f"<Controller {self.name} {self.queue!r}>"
 
-    async def _work(self) -> None:
+    async def _work(self, tasks: TaskGroup) -> None:
         while True:
             key = await self.queue.wait()
-            try:
-                await self._pass(key)
-            finally:
-                self.queue.done(key)
-            # A pass that finds nothing to write awaits nothing, and a thousand may come at once.
-            await anyio.lowlevel.checkpoint()
+            ended = anyio.Event()
+            tasks.start_soon(self._whole, key, ended)
+            with anyio.move_on_after(self._slow_s):
+                await ended.wait()
+            if not ended.is_set() and len(self._slow) < self._aside:
+                self._slow.add(key)
+            else:
+                await ended.wait()
+
+    async def _whole(self, key: K, ended: anyio.Event) -> None:
+        try:
+            await self._pass(key)
+        finally:
+            self._slow.discard(key)
+            self.queue.done(key)
+            ended.set()
 
     async def _pass(self, key: K) -> None:
         began = self._clock()

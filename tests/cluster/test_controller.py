@@ -128,6 +128,78 @@ async def test_workers_are_bounded_and_a_key_is_never_twice_at_work():
     assert max(most) == 3
 
 
+class Stuck:
+    """Passes over some keys last until `release`."""
+
+    def __init__(self, stuck):
+        self.at_work = set()
+        self.most = 0
+        self._stuck = set(stuck)
+        self._released = anyio.Event()
+
+    async def __call__(self, key):
+        self.at_work.add(key)
+        self.most = max(self.most, len(self.at_work))
+        if key in self._stuck:
+            await self._released.wait()
+        self.at_work.remove(key)
+
+    def release(self):
+        self._released.set()
+
+
+async def test_passes_that_wait_for_long_hold_nobody_up():
+    hung = [f"hung-{n}" for n in range(5)]
+    reconcile = Stuck(hung)
+    outcomes, queue = await run(
+        reconcile, until=2, keys=[*hung, "a", "b"], workers=2, aside=4, slow_s=0.001
+    )
+    assert outcomes == ["ok", "ok"]  # with one worker of two stuck for good
+    queue.add("hung-0")
+    assert queue.take() == "hung-0"
+
+
+async def test_what_is_aside_is_bounded_and_its_places_are_given_back():
+    keys = [f"k{n}" for n in range(30)]
+    reconcile = Stuck(keys)
+    seen, queue = Seen(), WorkQueue(backoff=SOON)
+    controller = Controller(
+        "test", reconcile, queue=queue, watcher=seen, workers=2, aside=3, slow_s=0.001
+    )
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(controller.run)
+        for key in keys:
+            queue.add(key)
+        with anyio.fail_after(10):
+            while len(reconcile.at_work) < 5:
+                await anyio.lowlevel.checkpoint()
+        reconcile.release()
+        await seen.reach(30)
+        tasks.cancel_scope.cancel()
+    assert (seen.outcomes, reconcile.most) == (["ok"] * 30, 5)
+
+
+async def test_a_key_whose_pass_is_aside_is_not_worked_on_twice():
+    reconcile = Stuck(["a"])
+    seen, queue = Seen(), WorkQueue(backoff=SOON)
+    controller = Controller("test", reconcile, queue=queue, watcher=seen, slow_s=0.001)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(controller.run)
+        queue.add("a")
+        with anyio.fail_after(10):
+            while not reconcile.at_work:
+                await anyio.lowlevel.checkpoint()
+        for _ in range(3):  # while it is worked on: once more, afterwards
+            queue.add("a")
+        queue.add("b")
+        await seen.reach(1)
+        assert reconcile.at_work == {"a"}
+        reconcile.release()
+        await seen.reach(3)
+        tasks.cancel_scope.cancel()
+    assert seen.outcomes == ["ok"] * 3
+
+
 async def test_nothing_is_worked_on_before_the_informers_are_synced():
     informer = Informer(LocalCluster(), kinds.POD)
     done = anyio.Event()

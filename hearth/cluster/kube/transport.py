@@ -39,8 +39,9 @@ class Limits:
     """How long the server is asked to keep a watch open: between these, at random."""
     page: int = 200
     """Objects a page of a list: one page is parsed at once, and nobody is served meanwhile."""
-    connections: int = 32
-    """For everything but watches, which have a pool without a limit of their own."""
+    connections: int = 64
+    """For everything but watches, which have a pool without a limit of their own.  More than
+    reconcilers ever have under way: a webhook that hangs must not keep the Lease from renewal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
