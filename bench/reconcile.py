@@ -8,7 +8,7 @@ A thousand LLMServices exist when Hearth starts; none has a pod.  Measured: unti
 written and every status says so, a quiet minute once all has been said (that no KEDA listens,
 too), and a restart, for which nothing is to be written.  KEDA_CRDS may name a file with KEDA's
 definitions; without it a bare one of our own stands for ScaledObjects.  Then, apart, what KEDA's
-polling costs (bench.polling).
+polling costs (bench.polling): in a cluster with KEDA its own.
 
 Prints a table, writes bench/out/reconcile.json, and ends with status 1 where a limit is passed.
 """
@@ -36,6 +36,7 @@ SERVICES = 1000
 NAMESPACES = 10
 OWN = "hearth-bench"
 SPACES = (OWN, *(f"bench-{number}" for number in range(NAMESPACES)))
+OPERATOR = ("-n", "keda", "deployment/keda-operator")
 STEADY_S = 60.0
 LIMITS = {"converge_s": 120.0, "rss_mb": 200.0, "stall_max_own_ms": 100.0,
           "steady_writes": 0, "steady_cpu_percent": 2.0, "restart_writes": 0}  # fmt: skip
@@ -156,7 +157,7 @@ def world(given: argparse.Namespace, folder: Path) -> Iterator[Memory | Api]:
     with ExitStack() as stack:
         if given.cluster:
             found = Api("the cluster of KUBECONFIG", os.environ["KUBECONFIG"], definitions=None)
-            stack.enter_context(_asleep(found))
+            stack.enter_context(_without_keda(found))
         elif os.environ.get("KUBEBUILDER_ASSETS"):
             server = stack.enter_context(envtest.serve(folder))
             found = Api(
@@ -170,20 +171,24 @@ def world(given: argparse.Namespace, folder: Path) -> Iterator[Memory | Api]:
 
 
 @contextmanager
-def _asleep(api: Api) -> Iterator[None]:
+def _without_keda(api: Api) -> Iterator[None]:
     """KEDA takes in two ScaledObjects a second: without its operator, and with it again."""
-    operator = ("-n", "keda", "deployment/keda-operator")
-    replicas = api.kubectl(
-        "get", *operator, "--ignore-not-found", "-o", "jsonpath={.spec.replicas}"
-    )
+    replicas = _keda(api)
     if replicas:
-        api.kubectl("scale", *operator, "--replicas=0")
+        api.kubectl("scale", *OPERATOR, "--replicas=0")
     try:
         yield
     finally:
-        api.kubectl("delete", "namespace", "--wait=false", *SPACES)
+        # All of it, or KEDA would be busy with what is left.
+        api.kubectl("delete", "namespace", *SPACES)
         if replicas:
-            api.kubectl("scale", *operator, f"--replicas={replicas}")
+            api.kubectl("scale", *OPERATOR, f"--replicas={replicas}")
+            api.kubectl("rollout", "status", *OPERATOR, "--timeout=120s")
+
+
+def _keda(api: Api) -> str:
+    """How many replicas KEDA's operator has; empty where there is none."""
+    return api.kubectl("get", *OPERATOR, "--ignore-not-found", "-o", "jsonpath={.spec.replicas}")
 
 
 def _scaled_objects() -> str:
@@ -264,6 +269,7 @@ def main() -> int:
     """Exit status: 0, or 1 where a limit is passed."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--cluster", action="store_true", help="use the cluster of KUBECONFIG")
+    parser.add_argument("--no-polling", action="store_true", help="leave the last part out")
     parser.add_argument("--services", type=int, default=SERVICES)
     parser.add_argument("--steady", type=float, default=STEADY_S, help="seconds of rest")
     given = parser.parse_args()
@@ -279,7 +285,11 @@ def main() -> int:
             log = OUT.with_name("reconcile-restart.log")
             again = run(where, log, services=given.services, steady_s=0)
     found = {"cluster": where.name, **summary(first, again, given.services)}
-    found["polling"] = polling.measure()
+    if not given.no_polling:
+        by_keda = isinstance(where, Api) and given.cluster and _keda(where)
+        found["polling"] = (
+            polling.measure_in_cluster(where.kubectl) if by_keda else polling.measure()
+        )
     OUT.write_text(json.dumps(found, indent=2) + "\n")
     print(table(found))
     print(f"Load of the machine: {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors.")
