@@ -94,7 +94,7 @@ class Reconciler:
         again_s = self._again_s(key, seen.facts, decided.refusal)
         if writes:
             try:
-                await writing.carry_out(self._cluster, writes)
+                self._publisher.written(key, await writing.carry_out(self._cluster, writes))
             except writing.Rejected as error:
                 scales = error.kind == kinds.SCALED_OBJECT.kind
                 reason = refusal.SCALED_OBJECT if scales else refusal.RENDER
@@ -166,10 +166,12 @@ class Reconciler:
             },
             "status": status.manifest(now),
         }
+        over = self._watching.version(service.group, service.key)
         try:
-            await self._cluster.patch_status(said, manager=names.STATUS_MANAGER)
+            stored = await self._cluster.patch_status(said, manager=names.STATUS_MANAGER)
         except NotFound:
             return  # gone in the meantime
+        self._watching.wrote(stored, over=over)
         for one in transitions.between(service.status, now):
             logger.info(
                 "service changed",

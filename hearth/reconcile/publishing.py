@@ -3,7 +3,7 @@
 import datetime
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from hearth import names
@@ -64,6 +64,8 @@ class Publisher:
         self._wall = wall
         self._memories: dict[ServiceKey, Memory] = {}
         self._decided: dict[ServiceKey, tuple[LLMService, Decided]] = {}
+        self._unheard: dict[ServiceKey, Manifest] = {}
+        """ScaledObjects that were written, and are in no copy yet."""
 
     def follow(self) -> Callable[[], None]:
         """Publish each change of a backend from now on; returns how to stop."""
@@ -100,10 +102,18 @@ class Publisher:
         logger.debug("route published", extra=said)
         return seen
 
+    def written(self, key: ServiceKey, stored: Iterable[Manifest]) -> None:
+        """What a pass wrote.  A ScaledObject counts at once: a status that says it is missing
+        would be written over as soon as it is heard of."""
+        for manifest in stored:
+            if manifest["kind"] == kinds.SCALED_OBJECT.kind:
+                self._unheard[key] = manifest
+
     def forget(self, key: ServiceKey) -> None:
         """The service is gone."""
         self._memories.pop(key, None)
         self._decided.pop(key, None)
+        self._unheard.pop(key, None)
         self._routes.drop(key)
         self._demand.drop(key)
 
@@ -163,4 +173,8 @@ class Publisher:
 
     def _scaled_object(self, key: ServiceKey) -> Manifest | None:
         name = ServiceKey(key.namespace, names.scaled_object(key))
-        return self._watching.object(kinds.SCALED_OBJECT, name)
+        heard = self._watching.object(kinds.SCALED_OBJECT, name)
+        if heard is None:
+            return self._unheard.get(key)
+        self._unheard.pop(key, None)
+        return heard

@@ -65,6 +65,7 @@ class Watching:
             cluster, kinds.POD, labels=_OURS, indexes={_SERVICE: by_label(names.SERVICE_LABEL)}
         )
         self._parsed: dict[str, tuple[str, InferenceRuntime]] = {}
+        self._wrote: dict[str, tuple[str, Manifest]] = {}
         for informer in self._services.values():
             informer.listen(self._service_changed)
         for group, informer in self._runtimes.items():
@@ -114,7 +115,17 @@ class Watching:
     def services(self, key: ServiceKey) -> list[Manifest]:
         """The LLMServices of this name: none, one, or one in each group."""
         found = (informer.get(key) for informer in self._services.values())
-        return [manifest for manifest in found if manifest is not None]
+        return [self._newest(manifest) for manifest in found if manifest is not None]
+
+    def version(self, group: str, key: ServiceKey) -> str:
+        """Of the copy of a service as it is now; empty where there is none."""
+        copy = self._services[group].get(key)
+        return _version(copy) if copy is not None else ""
+
+    def wrote(self, stored: Manifest, *, over: str) -> None:
+        """A write of ours made `stored` of a service: that counts while the copy is still of the
+        version `over`, which it had before.  Else the next pass would write the same again."""
+        self._wrote[stored["metadata"]["uid"]] = (over, stored)
 
     def services_in(self, namespace: str) -> Iterator[Manifest]:
         """All LLMServices of a namespace, of every group."""
@@ -138,6 +149,14 @@ class Watching:
     def pods(self, key: ServiceKey) -> list[Manifest]:
         return list(self._pods.find(_SERVICE, key))
 
+    def _newest(self, copy: Manifest) -> Manifest:
+        uid = copy["metadata"]["uid"]
+        over, stored = self._wrote.get(uid, ("", copy))
+        if _version(copy) == over:
+            return stored
+        self._wrote.pop(uid, None)
+        return copy
+
     def _runtime(self, manifest: Manifest) -> InferenceRuntime | None:
         metadata = manifest["metadata"]
         uid, version = metadata["uid"], metadata["resourceVersion"]
@@ -154,6 +173,8 @@ class Watching:
         assert manifest is not None
         key = key_of(manifest)
         self._enqueue(key)
+        if new is None:
+            self._wrote.pop(manifest["metadata"]["uid"], None)
         if old is None or new is None:
             self._enqueue_namespace(key.namespace)
 
@@ -178,6 +199,11 @@ class Watching:
                 self._enqueue(service)
             elif (key := key_of(manifest)).name == self._shared_service:
                 self._enqueue_namespace(key.namespace)
+
+
+def _version(manifest: Manifest) -> str:
+    version: str = manifest["metadata"]["resourceVersion"]
+    return version
 
 
 def _service_of(manifest: Manifest | None) -> ServiceKey | None:

@@ -24,38 +24,41 @@ class Rejected(ClusterError):
         super().__init__(f"the cluster refused {self.kind} {manifest['metadata']['name']}: {error}")
 
 
-async def carry_out(cluster: Cluster, writes: Iterable[Write]) -> None:
-    """One after the other, in order; each may be repeated.
+async def carry_out(cluster: Cluster, writes: Iterable[Write]) -> list[Manifest]:
+    """One after the other, in order; each may be repeated.  Returns what stands there now.
 
     Raises ClusterError at the first that fails: Conflict means that what was decided on is no
     longer so, and that another pass decides anew.
     """
+    stored: list[Manifest] = []
     for write in writes:
         try:
-            await _carry_out(cluster, write)
+            stored.extend(await _carry_out(cluster, write))
         except (Invalid, Forbidden) as error:
             about = write.main if isinstance(write, ApplyReplicas) else write.manifest
             raise Rejected(about, error) from error
+    return stored
 
 
-async def _carry_out(cluster: Cluster, write: Write) -> None:
+async def _carry_out(cluster: Cluster, write: Write) -> tuple[Manifest, ...]:
     match write:
         case Create(manifest):
             try:
-                await cluster.create(manifest)
+                return (await cluster.create(manifest),)
             except AlreadyExists as error:
                 raise Conflict(str(error)) from error
         case Apply(manifest):
-            await cluster.apply(manifest, manager=names.MANAGER)
+            return (await cluster.apply(manifest, manager=names.MANAGER),)
         case ApplyReplicas():
-            await _apply_replicas(cluster, write)
+            return (await _apply_replicas(cluster, write),)
         case Delete(manifest):
             await cluster.delete(manifest)
+            return ()
         case _:
             assert_never(write)
 
 
-async def _apply_replicas(cluster: Cluster, write: ApplyReplicas) -> None:
+async def _apply_replicas(cluster: Cluster, write: ApplyReplicas) -> Manifest:
     main = write.main
     if write.whole is not None:
         created = await cluster.apply(write.whole, manager=names.REPLICAS_MANAGER)
@@ -68,6 +71,7 @@ async def _apply_replicas(cluster: Cluster, write: ApplyReplicas) -> None:
     except Conflict:
         # Someone scales already: own nothing of it.
         await cluster.apply(_identified(write.release, applied), manager=names.REPLICAS_MANAGER)
+    return applied
 
 
 def _identified(manifest: Manifest, stored: Manifest) -> Manifest:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hearth import names
 from hearth.cluster import kinds
 from hearth.cluster.interface import Forbidden, Invalid, NotFound, Unavailable
 from hearth.routes import ColdStart, KeyRef
@@ -291,6 +292,27 @@ async def test_a_status_of_a_service_that_just_went_is_nobodys(world):
     world.cluster.answers[("status", "LLMService")] = NotFound("gone")
     await world.look()
     assert not (await world.cluster.list(kinds.EVENT)).items
+
+
+async def test_a_new_service_has_one_status_and_one_event(world):
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    await world.reconciler.reconcile(KEY)  # before what was written is heard of
+    await world.look()
+    told = [(verb, kind) for verb, kind, _ in world.cluster.written]
+    assert told.count(("status", "LLMService")) == told.count(("create", "Event")) == 1
+    assert (await world.conditions())["AutoscalingReady"] == ("True", "ScaledObjectApplied")
+
+
+async def test_what_was_said_counts_no_longer_once_the_service_has_changed(world):
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    service = await world.service()
+    await world.cluster.patch_status({**service, "status": {}}, manager=names.STATUS_MANAGER)
+    await world.look()
+    assert (await world.service())["status"]["phase"] == "ScaledToZero"
 
 
 async def test_events_tell_what_changed_once(world):

@@ -4,6 +4,8 @@ import anyio
 import pytest
 
 from hearth.cluster import kinds
+from hearth.reconcile import reading
+from hearth.reconcile.publishing import Decided
 from tests.reconcile.shell import KEY, World
 
 
@@ -85,6 +87,25 @@ async def test_a_new_leader_goes_on_with_a_failure_that_it_finds(world):
     await following.look()
     route = following.routes.find(KEY)
     assert (route.phase, route.failure.reason) == ("Degraded", "ContainerRestarting")
+
+
+def autoscaling(world):
+    [manifest] = world.watching.services(KEY)
+    return world.publisher.publish(reading.read(manifest)[0], Decided()).autoscaling.status
+
+
+async def test_a_scaled_object_counts_from_when_it_is_written_until_it_went():
+    world = World()
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    assert world.watching.object(kinds.SCALED_OBJECT, KEY) is None  # not heard of yet
+    assert autoscaling(world) == "True"
+    await world.caught_up()
+    assert autoscaling(world) == "True"
+    await world.cluster.delete(await world.cluster.get(kinds.SCALED_OBJECT, *KEY))
+    await world.caught_up()
+    assert autoscaling(world) == "Unknown"
 
 
 async def test_it_can_be_stopped(world):

@@ -5,7 +5,7 @@ import pytest
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.reconcile.watching import OWNED
-from tests.reconcile.shell import ALL, KEY, World
+from tests.reconcile.shell import ALL, HEARTH, KEY, World
 
 
 @pytest.fixture
@@ -94,3 +94,36 @@ async def test_what_is_known_and_where(world):
     assert [r.name for r in world.watching.runtimes("serving.hearth.dev")] == ["stub"]
     assert world.watching.object(kinds.DEPLOYMENT, KEY)["metadata"]["name"] == "chat"
     assert world.watching.keda
+
+
+async def test_what_we_wrote_counts_until_the_copy_changes(world):
+    await world.user("LLMService")
+    await world.caught_up()
+    [copy] = world.watching.services(KEY)
+    stored = await world.cluster.patch_status(
+        {**copy, "status": {"phase": "Pending"}}, manager="hearth-status"
+    )
+    world.watching.wrote(stored, over=world.watching.version(HEARTH, KEY))
+    assert world.watching.services(KEY) == [stored]
+    newest = await world.user("LLMService", metadata={"name": "chat", "namespace": "ai",
+                                                      "labels": {"a": "b"}})  # fmt: skip
+    await world.caught_up()
+    [copy] = world.watching.services(KEY)
+    assert copy["metadata"]["resourceVersion"] == newest["metadata"]["resourceVersion"]
+
+
+async def test_what_we_wrote_is_older_than_a_copy_that_changed_meanwhile(world):
+    service = await world.user("LLMService")
+    await world.caught_up()
+    over = world.watching.version(HEARTH, KEY)
+    stored = await world.cluster.patch_status(
+        {**service, "status": {"phase": "Pending"}}, manager="hearth-status"
+    )
+    await world.cluster.patch_status({**stored, "status": {}}, manager="hearth-status")
+    await world.caught_up()
+    world.watching.wrote(stored, over=over)
+    [copy] = world.watching.services(KEY)
+    assert "phase" not in copy.get("status", {})
+    await world.cluster.delete(service)
+    await world.caught_up()
+    assert world.watching.version(HEARTH, KEY) == ""
