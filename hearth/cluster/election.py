@@ -55,6 +55,11 @@ def holder(lease: Manifest) -> str:
     return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
 
+def never_held(lease: Manifest) -> bool:
+    """Whether it is as the chart makes it."""
+    return not (lease.get("spec") or {}).get("renewTime")
+
+
 def sight(lease: Manifest, before: Sighting | None, *, now: float, default_s: int) -> Sighting:
     """`before`, unless its holder has renewed since: then its time begins anew, now."""
     spec = lease.get("spec") or {}

@@ -100,7 +100,7 @@ class Leader:
 
     @property
     def succeeds(self) -> bool:
-        """Whether somebody may have led before: nobody has where we made the first Lease."""
+        """Whether somebody may have led before: nobody has where ours is the Lease's first hold."""
         return self._succeeds
 
     @property
@@ -260,12 +260,14 @@ class Leader:
 
     async def _claim(self, seen: Manifest) -> None:
         """Take or renew the Lease as `seen`.  Raises Conflict when it changed since."""
+        first = not self._touched and election.never_held(seen)
         self._touched = True
         sent_at = self._clock()
         lease = election.claimed(
             seen, self._identity, wall_s=self._wall(), duration_s=self._timing.duration_s
         )
         self._hold(await self._cluster.update(lease), sent_at)
+        self._succeeds = self._succeeds and not first
 
     def _hold(self, lease: Manifest, sent_at: float) -> None:
         # Dated from before the request: others date it later, so ours ends first.

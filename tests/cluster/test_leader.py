@@ -272,6 +272,18 @@ class TestTwo:
                 c.state is STANDBY for c in (one, two)
             ]
 
+    async def test_a_lease_that_nobody_ever_held_is_taken_at_once(self):
+        async with staged() as stage:
+            metadata = {"name": KEY.name, "namespace": KEY.namespace, "labels": {"a": "chart"}}
+            lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+            await stage.cluster.create(lease)
+            one = await stage.start("one")
+            two = await stage.start("two")
+            assert (one.state, two.state) == (LEADING, STANDBY)
+            assert not one.leader.succeeds and two.leader.succeeds
+            held = await stage.cluster.get(kinds.LEASE, *KEY)
+            assert held["metadata"]["labels"] == {"a": "chart"}
+
     async def test_the_loser_of_a_race_to_create_waits(self):
         async with staged() as stage:
             one = await stage.start("one")

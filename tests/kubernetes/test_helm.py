@@ -69,7 +69,7 @@ async def test_services_outlive_the_release(world, release):
             after = await world.find(worlds.SERVICES, key)
             assert after["metadata"]["uid"] == before["metadata"]["uid"]
             left = await kubectl(
-                "get", "all,serviceaccounts,roles,rolebindings", "-n", HOME,
+                "get", "all,serviceaccounts,roles,rolebindings,leases", "-n", HOME,
                 "-l", f"app.kubernetes.io/instance={NAME}", "-o", "name",
             )  # fmt: skip
             assert left == ""
