@@ -25,6 +25,7 @@ class Code(StrEnum):
     INVALID_REQUEST = "invalid_request"
     UNSUPPORTED_ENCODING = "unsupported_encoding"
     REQUEST_TOO_LARGE = "request_too_large"
+    HEADERS_TOO_LARGE = "headers_too_large"
     REQUEST_TIMEOUT = "request_timeout"
     QUEUE_FULL = "queue_full"
     OVERLOADED = "overloaded"
@@ -61,6 +62,7 @@ ANSWERS: Mapping[Code, Answer] = {
     Code.INVALID_REQUEST: Answer(400, _REQUEST),
     Code.UNSUPPORTED_ENCODING: Answer(415, _REQUEST),
     Code.REQUEST_TOO_LARGE: Answer(413, _REQUEST),
+    Code.HEADERS_TOO_LARGE: Answer(431, _REQUEST),
     Code.REQUEST_TIMEOUT: Answer(408, _REQUEST),
     Code.QUEUE_FULL: Answer(429, "rate_limit_error", 5),
     Code.OVERLOADED: Answer(503, _SERVER, 5),

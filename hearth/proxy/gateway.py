@@ -13,7 +13,6 @@ from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.proxy import answers
 from hearth.proxy.activation import Activation
-from hearth.proxy.answers import Code, Problem
 from hearth.proxy.balance import Balance
 from hearth.proxy.bodies import Budget
 from hearth.proxy.config import GatewayConfig
@@ -22,6 +21,7 @@ from hearth.proxy.keys import Keys, ReadSecret
 from hearth.proxy.observer import NoObserver, Observer
 from hearth.proxy.readiness import Readiness
 from hearth.proxy.server import Server
+from hearth.proxy.wire import strangers
 from hearth.proxy.wire.door import Door
 from hearth.proxy.wire.front import Front
 from hearth.proxy.wire.guest import GuestConnection
@@ -265,16 +265,12 @@ class _Connection(GuestConnection):
     ) -> web.StreamResponse:
         if status >= 500:
             return super().handle_error(request, status, exc, message)
-        if status >= 500:
-            return super().handle_error(request, status, exc, message)
-        problem = Problem(
-            Code.INVALID_REQUEST, "The request is not well-formed HTTP; its head cannot be read."
-        )
+        problem = strangers.unread(exc)
         response = web.Response(
             status=problem.status,
             body=answers.body(answers.of(problem)),
             content_type="application/json",
-            headers={"Server": "hearth"},
+            headers={"Server": "hearth", **problem.headers()},
         )
         response.force_close()
         return response

@@ -45,7 +45,7 @@ class Server:
         except heads.Malformed as error:
             response = _refusal(heads.problem(error))
             response.force_close()
-            outcome = Code.INVALID_REQUEST
+            outcome = error.code
         except Problem as problem:
             response = _refusal(problem)
             outcome = problem.code

@@ -30,6 +30,7 @@ def test_the_design_s_statuses():
         "invalid_request": 400,
         "unsupported_encoding": 415,
         "request_too_large": 413,
+        "headers_too_large": 431,
         "request_timeout": 408,
         "queue_full": 429,
         "overloaded": 503,

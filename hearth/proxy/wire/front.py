@@ -9,7 +9,7 @@ from enum import Enum, auto
 from hearth.proxy import faults
 from hearth.proxy.answers import Problem
 from hearth.proxy.bodies import Held
-from hearth.proxy.wire import heads
+from hearth.proxy.wire import heads, strangers
 from hearth.proxy.wire.gate import Seen, look
 from hearth.proxy.wire.intake import Intake
 from hearth.proxy.wire.lingering import give
@@ -169,10 +169,14 @@ class Front(Receiving):
             case Seen.MORE:
                 return self._wait_for_head()
             case Seen.THEIRS:
-                self._hand_over()
+                stranger = strangers.greeting(buffer)
+                if stranger is None:
+                    self._hand_over()
+                else:
+                    self._reject(stranger)
                 return False
             case Seen.TOO_LONG:
-                self._reject(heads.problem(heads.TOO_LONG))
+                self._reject(heads.problem(heads.too_long()))
                 return False
             case end:
                 return self._read_head(buffer, end)

@@ -73,7 +73,7 @@ class Sent(web.StreamResponse):
 def head(request: web.BaseRequest) -> heads.RequestHead:
     """The request's head as `Front` would see it.  Raises Malformed."""
     if request.version not in ((1, 1), (1, 0)):
-        raise heads.VERSION
+        raise heads.wrong_version()
     return heads.RequestHead(
         request.method,
         request.raw_path.encode("utf-8", "surrogateescape"),

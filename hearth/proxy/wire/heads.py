@@ -27,9 +27,37 @@ _NOTED = frozenset(
 class Malformed(Exception):
     """The other side does not speak HTTP/1 as we accept it; the message says what is wrong."""
 
+    code = Code.INVALID_REQUEST
 
-VERSION = Malformed("The gateway speaks HTTP/1.1 and HTTP/1.0.")
-TOO_LONG = Malformed(f"The head of the request is longer than {MAX_HEAD_BYTES} bytes.")
+
+class TooLarge(Malformed):
+    """There is more of it than we accept."""
+
+    code = Code.HEADERS_TOO_LARGE
+
+
+# Made anew for each request: an exception keeps what it was raised through.
+
+
+def wrong_version() -> Malformed:
+    """It speaks another HTTP."""
+    return Malformed("The gateway speaks HTTP/1.1 and HTTP/1.0.")
+
+
+def too_long() -> Malformed:
+    """There is no end of its head."""
+    return TooLarge(f"The head of the request is longer than {MAX_HEAD_BYTES} bytes.")
+
+
+def too_many() -> Malformed:
+    """Fields."""
+    return TooLarge(f"The request has more than {MAX_FIELDS} header fields.")
+
+
+def unreadable(reason: str) -> Malformed:
+    """What a parser did not understand, with its words for it."""
+    why = f": {reason[:1].lower()}{reason[1:].rstrip(':')}" if reason else ""
+    return Malformed(f"The request is not well-formed HTTP{why}.")
 
 
 class RequestHead:
@@ -80,7 +108,7 @@ class RequestHead:
 
     def _note(self, fields: list[Field]) -> None:
         if len(fields) > MAX_FIELDS:
-            raise Malformed(f"The request has more than {MAX_FIELDS} header fields.")
+            raise too_many()
         hosts = 0
         codings = None
         for low, _, value in fields:
@@ -195,10 +223,10 @@ def request(data: bytes) -> RequestHead:
         # We upgrade nothing: the request counts as if it had not asked.
         pass
     except httptools.HttpParserError as error:
-        raise Malformed("The request is not well-formed HTTP; its head cannot be read.") from error
+        raise unreadable(str(error)) from error
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):
-        raise VERSION
+        raise wrong_version()
     method = parser.get_method().decode("ascii")
     return RequestHead(method, seen.url, _fields(data), http11=version == "1.1")
 
@@ -224,7 +252,7 @@ def answer(data: bytes) -> AnswerHead:
 
 def problem(malformed: Malformed) -> Problem:
     """What a client is told of its own mistake."""
-    return Problem(Code.INVALID_REQUEST, str(malformed))
+    return Problem(malformed.code, str(malformed))
 
 
 def _tokens(value: bytes) -> frozenset[bytes]:

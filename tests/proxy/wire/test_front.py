@@ -77,7 +77,7 @@ async def test_a_head_without_end_or_measure(lines):
                                                  else LINE + b"X: y\r\n" * 500)  # fmt: skip
                     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                         break
-            assert answers(await client.rest())[:1] == [400]
+            assert answers(await client.rest())[:1] == [431]
 
 
 async def test_too_many_fields():
@@ -86,7 +86,7 @@ async def test_too_many_fields():
         async with client.stream:
             await client.stream.send(post(b"{}", *[b"X-%d: y" % n for n in range(200)]))
             text = await client.rest()
-        assert answers(text) == [400]
+        assert answers(text) == [431]
         assert b"more than" in text
 
 

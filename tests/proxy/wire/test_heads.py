@@ -66,6 +66,19 @@ def test_what_two_servers_could_read_differently_is_refused(data):
 
 
 @pytest.mark.parametrize(
+    "data",
+    [post(version=b"1.2"), post(*[b"X: y"] * heads.MAX_FIELDS), post(b"X"), post(host=b"")],
+)
+def test_a_refusal_keeps_nothing_of_the_one_before(data):
+    depths = set()
+    for _ in range(3):
+        with pytest.raises(Malformed) as refused:
+            heads.request(data)
+        depths.add(len(refused.traceback))
+    assert len(depths) == 1
+
+
+@pytest.mark.parametrize(
     ("data", "length", "chunked", "keep", "expects"),
     [
         (post(), None, False, True, False),

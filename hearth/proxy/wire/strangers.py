@@ -1,0 +1,45 @@
+"""Who does not speak HTTP/1.1 to us, and the words for it.  No I/O."""
+
+from aiohttp import http_exceptions
+
+from hearth.proxy.answers import Code, Problem
+from hearth.proxy.wire import heads
+
+_TLS = "This port speaks plain HTTP, not TLS: use http:// instead of https://."
+_HTTP_2 = (
+    "This port speaks HTTP/1.1; HTTP/2 without TLS ('prior knowledge', h2c) is not understood."
+)
+_PROXY = "This port does not take the PROXY protocol: switch it off in the load balancer."
+_GREETINGS = {
+    # No method begins so, and the first record of a handshake always does.
+    b"\x16": _TLS,
+    b"PRI * HTTP/2": _HTTP_2,
+    b"PROXY ": _PROXY,
+    b"\r\n\r\n\0\r\nQUIT\n": _PROXY,
+}
+
+
+def greeting(buffer: bytes) -> Problem | None:
+    """What the first bytes of a connection say where they are another protocol's."""
+    for first, words in _GREETINGS.items():
+        if buffer.startswith(first):
+            return Problem(Code.INVALID_REQUEST, words)
+    return None
+
+
+def unread(error: BaseException | None) -> Problem:
+    """What aiohttp's parser did not understand, in our words."""
+    if isinstance(error, http_exceptions.LineTooLong):
+        return heads.problem(heads.too_long())
+    reason = ""
+    for line in str(getattr(error, "message", "")).splitlines():
+        if line.lstrip().startswith(("b'", 'b"')):
+            # Where it is, in the client's own bytes: they may be a secret.
+            break
+        reason = line.strip() or reason
+    if reason.startswith("Too many headers"):
+        return heads.problem(heads.too_many())
+    if reason.startswith("Invalid method"):
+        words = "The request's method is none that HTTP has."
+        return Problem(Code.METHOD_NOT_ALLOWED, words, allow="GET, POST")
+    return heads.problem(heads.unreadable(reason))
