@@ -30,7 +30,7 @@ def greeting(buffer: bytes) -> Problem | None:
 def unread(error: BaseException | None) -> Problem:
     """What aiohttp's parser did not understand, in our words."""
     if isinstance(error, http_exceptions.LineTooLong):
-        return heads.problem(heads.too_long())
+        return Problem(Code.HEADERS_TOO_LARGE, "A line of the request's head is too long.")
     reason = ""
     for line in str(getattr(error, "message", "")).splitlines():
         if line.lstrip().startswith(("b'", 'b"')):
