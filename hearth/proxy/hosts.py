@@ -81,9 +81,19 @@ class HostTable:
         else:
             shared = f"{self.gateway_service}.{self.gateway_namespace}"
             rows.append(f"{shared}, an IP or localhost (model 'namespace/name')")
+            rows.append("this gateway's own host name, once --ingress-domain says it")
         rows.append(f"{self.shared_service}.<namespace>.svc (model 'name')")
         rows.append("<name>.<namespace>.svc (any model)")
         return "; ".join(rows)
+
+    def perhaps_own(self, key: ServiceKey) -> str:
+        """What to say of a host that reads as a service which is not there: `laptop.local` may be
+        this machine.  No name is taken for the gateway's own unasked: that is what keeps a web
+        page from reaching it by a name of its maker's (DNS rebinding)."""
+        name = f"{key.name}.{key.namespace}"
+        if self.ingress_domain:
+            return ""
+        return f" If {name} is this gateway's own name, start it with --ingress-domain {name}."
 
     def _shared(self) -> tuple[str, ...]:
         service, namespace = self.gateway_service, self.gateway_namespace

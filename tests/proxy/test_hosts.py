@@ -74,3 +74,13 @@ def test_the_advice_names_hosts_that_work(domain):
     assert "<name>.<namespace>.svc" in text
     assert "hearth.<namespace>.svc" in text
     assert (domain or "hearth-gateway.hearth-system") in text
+
+
+def test_a_host_that_may_be_this_machine_is_no_other_than_it_reads():
+    table = HostTable()
+    assert table.scope("laptop.local") == OneService(ServiceKey("local", "laptop"))
+    assert "--ingress-domain laptop.local" in table.perhaps_own(ServiceKey("local", "laptop"))
+    assert "--ingress-domain" in table.advice()
+    told = HostTable(ingress_domain="laptop.local")
+    assert told.scope("laptop.local") == ALL
+    assert told.perhaps_own(ServiceKey("ai", "chat")) == ""

@@ -53,10 +53,10 @@ class Door:
         return key
 
     def route(self, key: ServiceKey) -> Route:
-        """The route of a service.  Raises Problem."""
+        """The route of the service that a Host stands for.  Raises Problem."""
         route = self._routes.find(key)
         if route is None:
-            raise no_model(str(key))
+            raise no_model(str(key), more=self._config.hosts.perhaps_own(key))
         return route
 
     def open(self, route: Route, offered: str | None) -> bool:
@@ -68,12 +68,12 @@ class Door:
         await auth.check(route, offered, self._keys)
 
 
-def no_model(model: str) -> Problem:
+def no_model(model: str, *, more: str = "") -> Problem:
     """The 404 of a name that stands for nothing."""
     shown = model if len(model) <= 100 else f"{model[:100]}..."
     return Problem(
         Code.MODEL_NOT_FOUND,
         f"There is no model {shown!r} here. GET /v1/models lists those that you may use; on a host"
-        " shared by all namespaces their names are 'namespace/name'.",
+        f" shared by all namespaces their names are 'namespace/name'.{more}",
         param="model",
     )
