@@ -1,5 +1,6 @@
 """One object that a person wrote: what is wrong with it, and how an API server would store it."""
 
+import difflib
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -101,12 +102,22 @@ def _kind_faults(value: Manifest, groups: Collection[str]) -> Iterator[Fault]:
         yield Fault(("apiVersion",), f"must be v1 for {kind}, not {api_version!r}")
     elif kind.endswith("List"):
         yield Fault(("items",), "is required, as a list")
+    elif kind not in KINDS and (meant := _meant(kind, group, api_version)):
+        yield Fault(("kind",), f"there is no {kind}; did you mean {meant}?")
     elif kind not in KINDS:
         yield Fault(
             ("kind",),
             f"Hearth does not read {kind!r} here, only {', '.join(KINDS)}; remove the object, or "
             "apply it to a cluster with kubectl",
         )
+
+
+def _meant(kind: str, group: str, api_version: str) -> str | None:
+    """The kind of this API group that differs by a slip."""
+    there = CUSTOM if group in api_groups.GROUPS else plain.MODELS if api_version == "v1" else ()
+    names = {name.lower(): name for name in there}
+    close = difflib.get_close_matches(kind.lower(), names, n=1, cutoff=0.8)
+    return names[close[0]] if close else None
 
 
 def _wanted(value: Any) -> str:

@@ -85,6 +85,18 @@ def _secret(metadata, **fields):
         ({"apiVersion": "v1"}, "kind", "is required"),
         ({"apiVersion": "v1", "kind": 3}, "kind", "must be a string (put it in quotes)"),
         ({"apiVersion": "apps/v1", "kind": "Deployment"}, "kind", "does not read 'Deployment'"),
+        ({"apiVersion": "v1", "kind": "Service"}, "kind", "does not read 'Service'"),
+        (
+            {"apiVersion": "serving.hearth.dev/v1alpha1", "kind": "LLMServices"},
+            "kind",
+            "there is no LLMServices; did you mean LLMService?",
+        ),
+        (
+            {"apiVersion": "serving.noctaya.io/v1alpha1", "kind": "inferenceRuntime"},
+            "kind",
+            "did you mean InferenceRuntime?",
+        ),
+        ({"apiVersion": "v1", "kind": "secrets"}, "kind", "did you mean Secret?"),
         ({"apiVersion": "v2", "kind": "Secret"}, "apiVersion", "must be v1"),
         ({"apiVersion": "serving.hearth.dev/v1", "kind": "LLMService"}, "apiVersion", "v1alpha1"),
         ({"apiVersion": "v1", "kind": "LLMService"}, "apiVersion", "serving.hearth.dev/v1alpha1"),
