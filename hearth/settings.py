@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 from hearth.api import groups, wording
 from hearth.api.meta import Duration
 from hearth.reconcile.site import Site
-from hearth.values import Counts, Folder, Groups, Host, Label, Origins, Port, Positive
+from hearth.values import Claims, Counts, Folder, Groups, Host, Label, Origins, Port, Positive
 
 S = TypeVar("S", bound="Settings")
 
@@ -153,7 +153,7 @@ class LocalSettings(Settings):
         default_factory=dict,
         description="How an image is run here, IMAGE_GLOB=COMMAND; may be given more than once.",
     )
-    claims: Mapping[str, str] = Field(
+    claims: Claims = Field(
         default_factory=dict,
         description="Folder of a volume claim, NAMESPACE/NAME=PATH; may be given more than once.",
     )

@@ -52,6 +52,15 @@ def _counts(value: Mapping[str, int]) -> Mapping[str, int]:
     return value
 
 
+def _claims(value: Mapping[str, str]) -> Mapping[str, str]:
+    for claim, folder in value.items():
+        if not re.fullmatch(rf"{_LABEL}/{_HOST}", claim):
+            raise ValueError(f"write NAMESPACE/NAME=FOLDER, not {f'{claim}={folder}'!r}")
+        if not _at_home(Path(folder)).is_dir():
+            raise ValueError(f"there is no folder {folder}, which is given to claim {claim}")
+    return value
+
+
 def _at_home(value: Path) -> Path:
     try:
         return value.expanduser()
@@ -73,4 +82,5 @@ Host = Annotated[
 Groups = Annotated[tuple[str, ...], AfterValidator(_groups)]
 Origins = Annotated[tuple[str, ...], AfterValidator(_origins)]
 Folder = Annotated[Path, AfterValidator(_at_home)]
+Claims = Annotated[Mapping[str, str], AfterValidator(_claims)]
 Counts = Annotated[Mapping[str, int], AfterValidator(_counts)]

@@ -1,5 +1,7 @@
 """Flags over environment over defaults; a wrong value is one line that names its setting."""
 
+from pathlib import Path
+
 import pytest
 
 from hearth import settings
@@ -18,14 +20,17 @@ def test_a_flag_beats_the_environment_and_that_beats_the_default():
     assert (read.gateway_port, read.admin_port, read.scaler_port) == (9, 2, 9090)
 
 
-def test_lists_and_pairs():
+def test_lists_and_pairs(tmp_path):
+    one, two = str(tmp_path), f"{tmp_path}/v=1"
+    Path(two).mkdir()
+    claims = [f"ai/w={one}", f"ai/v={two}"]
     read = settings.read(
         LocalSettings,
-        {"files": ["a.yaml", "b"], "claims": ["ai/w=/w", "ai/v=/v=1"], "devices": ["x.com/gpu=2"]},
+        {"files": ["a.yaml", "b"], "claims": claims, "devices": ["x.com/gpu=2"]},
         {"HEARTH_GROUPS": "serving.hearth.dev", "HEARTH_IMAGES": "a=b c\nd=e"},
     )
     assert [str(path) for path in read.files] == ["a.yaml", "b"]
-    assert read.claims == {"ai/w": "/w", "ai/v": "/v=1"} and read.devices == {"x.com/gpu": 2}
+    assert read.claims == {"ai/w": one, "ai/v": two} and read.devices == {"x.com/gpu": 2}
     assert read.groups == ("serving.hearth.dev",) and read.images == {"a": "b c", "d": "e"}
 
 
@@ -40,6 +45,8 @@ def test_lists_and_pairs():
         ({"polling_interval": ["15"]}, "'15' is not a duration; write for example 10s"),
         ({"polling_interval": ["0s"]}, "must be above zero"),
         ({"claims": ["weights"]}, "--claims: write NAME=VALUE, not 'weights'"),
+        ({"claims": ["weights=/"]}, "write NAMESPACE/NAME=FOLDER, not 'weights=/'"),
+        ({"claims": ["ai/w=/no/where"]}, "there is no folder /no/where, which is given to"),
         ({"devices": ["nvidia.com/gpu=two"]}, "--devices (or HEARTH_DEVICES)"),
         ({"cors_origins": ["a.org"]}, "--cors-origins (or HEARTH_CORS_ORIGINS): write * or"),
         ({"log_level": ["loud"]}, "must be 'debug', 'info', 'warning' or 'error', not 'loud'"),

@@ -20,6 +20,7 @@ from hearth import values
         (values.Origins, ("*",)),
         (values.Origins, ("http://localhost:3000", "null")),
         (values.Counts, {"nvidia.com/gpu": "0"}),
+        (values.Claims, {"ai/weights-2.1": "/"}),
     ],
 )
 def test_what_is_of_the_kind_is_taken(kind, value):
@@ -38,6 +39,9 @@ def test_what_is_of_the_kind_is_taken(kind, value):
         (values.Host, "models.example.com:80", "a host name such as models.example.com, not"),
         (values.Groups, ("serving.heart.dev",), "write serving.hearth.dev or serving.noctaya.io"),
         (values.Folder, "~nobody-of-this-name/state", "~nobody-of-this-name/state cannot be found"),
+        (values.Claims, {"weights": "/"}, "write NAMESPACE/NAME=FOLDER, not 'weights=/'"),
+        (values.Claims, {"ai/w": "/no/where"}, "there is no folder /no/where, which is given to"),
+        (values.Claims, {"ai/w": "~nobody-of-this-name/w"}, "cannot be found"),
         (values.Groups, (), "write serving.hearth.dev or serving.noctaya.io"),
         (values.Origins, ("https://a.org", "b.org"), "https://app.example.com, not 'b.org'"),
         (values.Origins, ("https://a.org/",), "https://app.example.com, not 'https://a.org/'"),
