@@ -9,6 +9,7 @@ from typing import Any, NoReturn, TypeVar
 
 import hearth
 from hearth import log, settings
+from hearth.api import manifests
 
 S = TypeVar("S", bound=settings.Settings)
 
@@ -57,6 +58,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     except settings.BadSettings as error:
         print(f"hearth {options.command}: {error}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:  # before anything ran, for example while `-f -` waits for its text
+        sys.exit(130)
     except BrokenPipeError:  # `hearth render | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(0)
@@ -93,7 +96,15 @@ def _parser() -> _Parser:
     _setting_options(
         render,
         settings.Settings,
-        only={"release", "namespace", "cluster_domain", "polling_interval", "shared_service"},
+        only={
+            "release",
+            "namespace",
+            "cluster_domain",
+            "default_namespace",
+            "groups",
+            "polling_interval",
+            "shared_service",
+        },
     )
 
     crd = verbs.add_parser(
@@ -123,7 +134,7 @@ def _file_option(parser: argparse.ArgumentParser, *, required: bool) -> None:
         dest="files",
         required=required,
         metavar="PATH",
-        help="manifest file or folder; may be given more than once",
+        help="manifest file or folder, or - for what is piped in; may be given more than once",
     )
 
 
@@ -156,6 +167,13 @@ def _settings(model: type[S], options: Mapping[str, Any]) -> S:
     return settings.read(model, given, os.environ)
 
 
+def _piped() -> bytes:
+    """What `-f -` stands for."""
+    if sys.stdin is None:
+        raise UserError("-f -: nothing is piped in")
+    return sys.stdin.buffer.read()
+
+
 def _local(options: argparse.Namespace) -> int:
     from hearth import app, local
 
@@ -163,8 +181,9 @@ def _local(options: argparse.Namespace) -> int:
     if not chosen.files:
         raise UserError("name the manifests to serve, for example: hearth local -f examples/")
     log.configure(level=chosen.log_level, format=chosen.log_format)
+    piped = _piped() if manifests.STDIN in chosen.files else b""
     try:
-        local.run(chosen)
+        local.run(chosen, piped)
     except app.CannotStart as error:
         raise UserError(str(error)) from error
     return 0
@@ -175,9 +194,16 @@ def _render(options: argparse.Namespace) -> int:
 
     chosen = _settings(settings.Settings, vars(options))
     try:
-        sys.stdout.write(render.text(options.files, site=chosen.site()))
+        text = render.text(
+            options.files,
+            site=chosen.site(),
+            namespace=chosen.default_namespace or "default",
+            groups=chosen.groups,
+            piped=_piped,
+        )
     except render.CannotRender as error:
         raise UserError(str(error)) from error
+    sys.stdout.write(text)
     return 0
 
 

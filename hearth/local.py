@@ -24,15 +24,15 @@ from hearth.console import Console
 from hearth.settings import LocalSettings
 
 
-def run(settings: LocalSettings) -> None:
-    """Serve until a signal.  Raises CannotStart."""
+def run(settings: LocalSettings, piped: bytes = b"") -> None:
+    """Serve until a signal; `piped`: what `-` among the files stands for.  Raises CannotStart."""
     try:
-        loop.run(_serve, settings)
+        loop.run(_serve, settings, piped)
     except BaseExceptionGroup as group:
         raise loop.expected(group, CannotStart, CannotRun, PathMissing) from group
 
 
-async def _serve(settings: LocalSettings) -> None:
+async def _serve(settings: LocalSettings, piped: bytes) -> None:
     cluster = LocalCluster()
     app = App(cluster, settings)
     console = Console(app.routes, _print)
@@ -46,6 +46,7 @@ async def _serve(settings: LocalSettings) -> None:
             groups=settings.groups,
         ),
         report=console.report,
+        piped=piped,
     )
     # To the very end: one signal too many must not kill Hearth before its pods are gone.
     with anyio.open_signal_receiver(*_ends()) as signals:
@@ -83,7 +84,12 @@ def _ends() -> list[signal.Signals]:
 async def _drained(signals: AsyncIterator[signal.Signals], app: App) -> None:
     """Wait for a signal, then until requests have ended; another signal cuts them."""
     await anext(signals)
-    _print("Stopping: open requests may end; Ctrl-C again cuts them.")
+    gateway = app.gateway
+    keys = [route.key for route in app.routes.routes()]
+    if any(gateway.in_flight(key) or gateway.waiting(key) for key in keys):
+        _print("Stopping: open requests may end; Ctrl-C again cuts them.")
+    else:
+        _print("Stopping.")
     async with anyio.create_task_group() as tasks:
 
         async def drain() -> None:

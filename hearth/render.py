@@ -1,13 +1,13 @@
 """Print what Hearth would write for the services in some files: no cluster, no network."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 
 import yaml
 
+from hearth.api import groups as api_groups
 from hearth.api import manifests
 from hearth.api.llmservice import LLMService
-from hearth.api.manifests import Parsed
 from hearth.api.meta import Manifest, key_of
 from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile import desired, selection
@@ -19,9 +19,22 @@ class CannotRender(Exception):
     """What is wrong with the files, one line a problem."""
 
 
-def text(paths: Iterable[str], *, site: Site) -> str:
-    """Every object as one YAML stream, in write order.  Raises CannotRender."""
-    parsed = [_read(path) for path in _files(paths)]
+def text(
+    paths: Iterable[str],
+    *,
+    site: Site,
+    namespace: str = "default",
+    groups: Collection[str] = api_groups.GROUPS,
+    piped: Callable[[], bytes],
+) -> str:
+    """Every object as one YAML stream, in write order; the path `-` is what `piped` reads.
+
+    `namespace` is for objects that name none, `groups` are served.  Raises CannotRender.
+    """
+    texts = (_read(path, piped) for path in _files(paths))
+    parsed = [
+        manifests.parse(text, file=file, namespace=namespace, groups=groups) for file, text in texts
+    ]
     problems = [str(problem) for one in parsed for problem in one.problems]
     problems += [str(problem) for problem in manifests.duplicates(parsed)]
     if problems:
@@ -32,7 +45,9 @@ def text(paths: Iterable[str], *, site: Site) -> str:
 
 def _files(paths: Iterable[str]) -> Iterator[Path]:
     for path in map(Path, paths):
-        if path.is_dir():
+        if path == manifests.STDIN:
+            yield path
+        elif path.is_dir():
             found = sorted(p for p in path.rglob("*") if _counts(p, below=path))
             if not found:
                 raise CannotRender(f"{path}: there is no .yaml file in this folder")
@@ -49,13 +64,16 @@ def _counts(path: Path, *, below: Path) -> bool:
     return path.suffix in (".yaml", ".yml") and not hidden and path.is_file()
 
 
-def _read(path: Path) -> Parsed:
+def _read(path: Path, piped: Callable[[], bytes]) -> tuple[str, str]:
+    """What it is called, and its text."""
+    file = "stdin" if path == manifests.STDIN else str(path)
     try:
-        return manifests.parse(path.read_text(encoding="utf-8"), file=str(path))
+        raw = piped() if path == manifests.STDIN else path.read_bytes()
+        return file, raw.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise CannotRender(f"{path}: cannot be read: it is not UTF-8 text") from error
+        raise CannotRender(f"{file}: cannot be read: it is not UTF-8 text") from error
     except OSError as error:
-        raise CannotRender(f"{path}: cannot be read: {error.strerror}") from error
+        raise CannotRender(f"{file}: cannot be read: {error.strerror}") from error
 
 
 def _objects(read: list[Manifest], site: Site) -> Iterator[Manifest]:

@@ -1,5 +1,6 @@
 """argv to exit status: what a person typed wrong is one line that says what to do."""
 
+import io
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,38 @@ def test_a_flag_and_a_variable_reach_what_is_rendered(run):
     assert "mine-gateway" in output and "pollingInterval: 42" in output
 
 
+def test_render_goes_by_groups_and_the_default_namespace(run, tmp_path):
+    example = str(EXAMPLES / "stub-keepalive.yaml")
+    _, output, _ = run("render", "-f", example, "--default-namespace=lab")
+    assert {one["metadata"]["namespace"] for one in yaml.safe_load_all(output)} == {"lab"}
+    status, _, errors = run("render", "-f", example, HEARTH_GROUPS="serving.noctaya.io")
+    assert status == 1 and "is switched off here" in errors[0]
+
+
+def test_render_reads_what_is_piped_in(run, monkeypatch):
+    text = (EXAMPLES / "stub-keepalive.yaml").read_bytes()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(text)))
+    status, output, errors = run("render", "-f", "-")
+    assert (status, errors) == (0, []) and "kind: Deployment" in output
+
+
+def test_ctrl_c_while_it_waits_for_a_pipe_is_no_traceback(run, monkeypatch):
+    class Terminal(io.BytesIO):
+        def readable(self):
+            return True
+
+        def read(self, *_):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(Terminal()))
+    assert run("render", "-f", "-") == (130, "", [])
+
+
+def test_nothing_to_read_from(run, monkeypatch):
+    monkeypatch.setattr("sys.stdin", None)
+    assert run("local", "-f", "-") == (1, "", ["hearth local: -f -: nothing is piped in"])
+
+
 def test_crd_prints_the_groups_that_are_on(run):
     status, output, _ = run("crd")
     assert status == 0 and len(list(yaml.safe_load_all(output))) == 4
@@ -72,6 +105,11 @@ def test_crd_prints_the_groups_that_are_on(run):
         (("crd", "a.yaml"), 2, "hearth crd: there is no a.yaml here"),
         (("local",), 1, "hearth local -f examples/"),
         (("local", "-f", "nowhere.yaml", "--gateway-port=x"), 2, "--gateway-port"),
+        (
+            ("local", "-f", ".", "--claims=ai/w=/nowhere"),
+            2,
+            "there is no folder /nowhere, which is given to claim ai/w",
+        ),
         (("render",), 2, "-f"),
         (("render", "-f", "nowhere.yaml"), 1, "nowhere.yaml"),
         (("crd", "--groups"), 2, "--groups"),

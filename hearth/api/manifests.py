@@ -5,12 +5,16 @@ Nothing that is wrong passes, and every problem is told, with file, line, object
 
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hearth.api import groups as api_groups
 from hearth.api import validation, yamltext
 from hearth.api.meta import FieldPath, Manifest, spelled
 from hearth.api.validation import Identity
+
+STDIN = Path("-")
+"""What is given for a file whose text comes from a pipe."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

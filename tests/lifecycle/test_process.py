@@ -80,7 +80,7 @@ async def test_ctrl_c_lets_a_stream_end_and_sends_the_held_away(hearth):
         event = Begun(tasks, failure(client, stream=True))
         await hearth.until(lambda row: row["held"] == 2, "held")
         hearth.process.send_signal(signal.SIGINT)
-        await hearth.line("Stopping")
+        await hearth.line("Stopping: open requests may end")
         late = await hearth.error("chat", stream=False)
         os.kill(engine, signal.SIGCONT)
     assert stream.value.endswith(DONE) and harness.text(stream.value) == "word " * 19 + "word"
@@ -127,6 +127,8 @@ async def test_under_nohup_the_terminal_may_go(hearth):
         signal.signal(signal.SIGHUP, before)
     hearth.process.send_signal(signal.SIGHUP)
     assert await hearth.answer() == "one two three"
+    hearth.process.send_signal(signal.SIGINT)
+    assert (await hearth.line("Stopping")).endswith("Stopping.")  # nothing is open
     assert await hearth.stop() == 0
 
 

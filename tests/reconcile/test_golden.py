@@ -16,7 +16,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
 def test_renders_as_ever(example: Path):
-    text = render.text([str(example)], site=Site())
+    text = render.text([str(example)], site=Site(), piped=bytes)
     golden = GOLDEN / example.name
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(text)

@@ -10,7 +10,7 @@ import anyio.lowlevel
 import anyio.to_thread
 import watchfiles
 
-from hearth.api.manifests import Parsed, Problem
+from hearth.api.manifests import STDIN, Parsed, Problem
 from hearth.api.meta import Manifest
 from hearth.cluster.interface import Cluster, ClusterError
 from hearth.cluster.local.sources import Sources, Step
@@ -35,7 +35,8 @@ class Files:
     """Keeps a cluster at what files say.
 
     Folders are read with everything below them (`*.yaml`, `*.yml`, nothing hidden).  Problems go
-    to `report`, one line each, and leave the rest, and what ran before, as it is.
+    to `report`, one line each, and leave the rest, and what ran before, as it is.  The path `-`
+    is `piped`, which does not change.
     """
 
     def __init__(
@@ -45,8 +46,10 @@ class Files:
         cluster: Cluster,
         parse: Parse,
         report: Callable[[str], None],
+        piped: bytes = b"",
     ) -> None:
-        self._paths = tuple(paths)
+        self._paths = tuple(path for path in paths if path != STDIN)
+        self._piped = piped if STDIN in paths else None
         self._cluster = cluster
         self._parse = parse
         self._report = report
@@ -101,7 +104,7 @@ class Files:
 
     async def _bring(self) -> None:
         """Read what there is and carry the difference into the cluster."""
-        found = await anyio.to_thread.run_sync(_read, self._paths)
+        found = await anyio.to_thread.run_sync(_read, self._paths, self._piped)
         for file in (self._texts.keys() | self._unreadable.keys()) - found.keys():
             self._texts.pop(file, None)
             self._unreadable.pop(file, None)
@@ -140,9 +143,14 @@ class Files:
             self._report(str(problem))
 
 
-def _read(paths: Sequence[Path]) -> dict[str, str | Exception]:
+def _read(paths: Sequence[Path], piped: bytes | None) -> dict[str, str | Exception]:
     """The text of every file there is now, or why it cannot be read."""
     found: dict[str, str | Exception] = {}
+    if piped is not None:
+        try:
+            found["stdin"] = piped.decode("utf-8")
+        except UnicodeDecodeError as error:
+            found["stdin"] = error
     for root in paths:
         for path in _manifests(root) if root.is_dir() else (root,):
             try:

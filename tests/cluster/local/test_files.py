@@ -2,6 +2,7 @@
 
 import os
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 
 import anyio
 import pytest
@@ -99,6 +100,22 @@ async def test_a_path_that_does_not_exist(tmp_path):
     folder = Folder(tmp_path, [missing], LocalCluster())
     with pytest.raises(PathMissing, match=r"nowhere\.yaml: no such file or folder"):
         await folder.files.load()
+
+
+@pytest.mark.parametrize(
+    ("piped", "told"),
+    [(secret("a").encode(), []), (b"\xff", ["stdin: cannot be read: it is not UTF-8 text"])],
+)
+async def test_what_is_piped_in_is_one_of_the_files(folder, piped, told):
+    (folder.root / "b.yaml").write_text(secret("b"))
+    folder.files = Files(
+        [Path("-"), folder.root],
+        cluster=folder.cluster, parse=manifests.parse, report=folder._report, piped=piped,
+    )  # fmt: skip
+    async with folder.watched():
+        folder.write("c.yaml", secret("c"))
+        await folder.until({"b": K, "c": K} | ({} if told else {"a": K}))
+    assert folder.told == told
 
 
 async def test_an_empty_folder_is_told(folder):
