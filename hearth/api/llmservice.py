@@ -1,12 +1,11 @@
 """LLMService: which model to serve, on what, and how it scales, caches and answers while cold."""
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import Field, JsonValue, ValidatorFunctionWrapHandler, field_validator
+from pydantic import Field, JsonValue
 
-from hearth.api import groups
 from hearth.api.kubernetes import Count, LocalObjectReference, Text
-from hearth.api.meta import Duration, Metadata, Model, Quantity, ServiceKey
+from hearth.api.meta import CustomResource, Duration, Model, Quantity, ServiceKey
 
 Phase = Literal["Pending", "Loading", "Ready", "ScaledToZero", "Degraded"]
 CacheStrategy = Literal["NodeLocalPVC", "HostPath", "SharedPVC", "BakedImage", "None"]
@@ -265,31 +264,13 @@ class LLMServiceStatus(Model):
     """Ready, Degraded and AutoscalingReady."""
 
 
-class LLMService(Model):
+class LLMService(CustomResource):
     """A model endpoint that sleeps while nobody asks."""
 
-    api_version: str = f"{groups.HEARTH}/{groups.VERSION}"
     kind: Literal["LLMService"] = "LLMService"
-    metadata: Metadata
     spec: LLMServiceSpec
     status: LLMServiceStatus = LLMServiceStatus()
-
-    @field_validator("status", mode="wrap")
-    @classmethod
-    def _status_never_fails(cls, value: Any, read: ValidatorFunctionWrapHandler) -> Any:
-        # Written by a program, maybe by a newer one: what cannot be read is written anew.
-        try:
-            return read(value)
-        except ValueError:
-            return LLMServiceStatus()
 
     @property
     def key(self) -> ServiceKey:
         return ServiceKey(self.metadata.namespace, self.metadata.name)
-
-    @property
-    def group(self) -> str:
-        return self.api_version.partition("/")[0]
-
-
-PHASES: tuple[Phase, ...] = get_args(Phase)

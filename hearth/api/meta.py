@@ -9,11 +9,15 @@ from pydantic import (
     ConfigDict,
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
+    ValidatorFunctionWrapHandler,
+    field_validator,
     model_validator,
 )
 from pydantic.alias_generators import to_camel
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
+
+from hearth.api import groups
 
 Manifest = dict[str, Any]
 """One Kubernetes object as JSON: a plain dict."""
@@ -192,6 +196,27 @@ class Metadata(Model):
     deletion_timestamp: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
+
+
+class CustomResource(Model):
+    """What objects of both our kinds have beside their spec."""
+
+    api_version: str = f"{groups.HEARTH}/{groups.VERSION}"
+    kind: str
+    metadata: Metadata
+
+    @field_validator("status", mode="wrap", check_fields=False)
+    @classmethod
+    def _status_never_fails(cls, value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+        # Written by a program, maybe by a newer one: what cannot be read is written anew.
+        try:
+            return read(value)
+        except ValueError:
+            return cls.model_fields["status"].default
+
+    @property
+    def group(self) -> str:
+        return self.api_version.partition("/")[0]
 
 
 def key_of(manifest: Manifest) -> ServiceKey:

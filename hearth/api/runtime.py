@@ -1,13 +1,12 @@
 """InferenceRuntime: image, arguments, devices, health and shutdown of an engine."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidatorFunctionWrapHandler, field_validator
+from pydantic import Field
 
-from hearth.api import groups
 from hearth.api.kubernetes import EnvVar, PortName, PortNumber, Probe, Text, Toleration
 from hearth.api.llmservice import BY_TYPE, Condition
-from hearth.api.meta import Metadata, Model
+from hearth.api.meta import CustomResource, Model
 
 Family = Literal["vllm"]
 Vendor = Literal["nvidia", "ascend", "cpu"]
@@ -142,28 +141,13 @@ class InferenceRuntimeStatus(Model):
     """Reserved."""
 
 
-class InferenceRuntime(Model):
+class InferenceRuntime(CustomResource):
     """A way to run models, shared by the services of a cluster."""
 
-    api_version: str = f"{groups.HEARTH}/{groups.VERSION}"
     kind: Literal["InferenceRuntime"] = "InferenceRuntime"
-    metadata: Metadata
     spec: InferenceRuntimeSpec
     status: InferenceRuntimeStatus = InferenceRuntimeStatus()
-
-    @field_validator("status", mode="wrap")
-    @classmethod
-    def _status_never_fails(cls, value: Any, read: ValidatorFunctionWrapHandler) -> Any:
-        # Written by a program, maybe by a newer one: what cannot be read is written anew.
-        try:
-            return read(value)
-        except ValueError:
-            return InferenceRuntimeStatus()
 
     @property
     def name(self) -> str:
         return self.metadata.name
-
-    @property
-    def group(self) -> str:
-        return self.api_version.partition("/")[0]
