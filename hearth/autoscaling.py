@@ -8,6 +8,7 @@ from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
 from hearth.keda.builtin import BuiltinScaler
 from hearth.keda.presence import Presence
+from hearth.keda.scene import Scene
 from hearth.keda.server import ScalerServer
 from hearth.keda.watchdog import Watchdog
 from hearth.metrics.prometheus import Metrics
@@ -32,9 +33,7 @@ class Autoscaling:
         polling_s: float,
     ) -> None:
         self._cluster = cluster
-        self._demand = demand
-        self._routes = routes
-        self._scaler = scaler
+        self._scene = Scene(demand=demand, routes=routes, scaler=scaler, installation=watching)
         self._watching = watching
         self._metrics = metrics
         self._polling_s = polling_s
@@ -59,22 +58,12 @@ class Autoscaling:
                 tasks.start_soon(self._watchdog(watchdog_s).run)
 
     def _builtin(self) -> BuiltinScaler:
-        return BuiltinScaler(
-            self._cluster,
-            demand=self._demand,
-            routes=self._routes,
-            scaler=self._scaler,
-            installation=self._watching,
-            polling_s=self._polling_s,
-        )
+        return BuiltinScaler(self._cluster, self._scene, polling_s=self._polling_s)
 
     def _watchdog(self, after_s: float) -> Watchdog:
         return Watchdog(
             self._cluster,
-            demand=self._demand,
-            routes=self._routes,
-            scaler=self._scaler,
-            installation=self._watching,
+            self._scene,
             after_s=after_s,
             tell=telling.warnings(self._cluster, self._watching),
             scaled=self._metrics.scaled_for_keda,

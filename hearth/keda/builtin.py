@@ -19,10 +19,9 @@ from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, SourceError
 from hearth.cluster.autoscaler.target import Size
 from hearth.cluster.autoscaler.terms import Terms
 from hearth.cluster.interface import Cluster
-from hearth.demand import DemandTable
 from hearth.keda.answers import Unknown
-from hearth.keda.presence import Installation
 from hearth.keda.push import ServiceGone
+from hearth.keda.scene import Scene
 from hearth.keda.server import ScalerServer
 from hearth.routes import Route, RouteTable, Scale
 
@@ -88,20 +87,14 @@ class BuiltinScaler:
     def __init__(
         self,
         cluster: Cluster,
+        scene: Scene,
         *,
-        demand: DemandTable,
-        routes: RouteTable,
-        scaler: ScalerServer,
-        installation: Installation,
         polling_s: float,
         pace: Pace | None = None,
     ) -> None:
         """`pace`: its clock is the scaler's."""
         self._cluster = cluster
-        self._demand = demand
-        self._routes = routes
-        self._scaler = scaler
-        self._installation = installation
+        self._scene = scene
         self._polling_s = polling_s
         self._pace = pace or Pace()
         self._slots: dict[ServiceKey, _Slot] = {}
@@ -113,37 +106,20 @@ class BuiltinScaler:
             def look(key: ServiceKey) -> None:
                 self._look(tasks, key)
 
-            def look_at_all() -> None:
-                for key in {*self._slots, *(route.key for route in self._routes.routes())}:
-                    look(key)
+            def asked(key: ServiceKey) -> bool:
+                return key not in self._slots and not self._scene.installation.keda
 
-            def wanted(key: ServiceKey) -> None:
-                # Each request comes by here, twice.
-                if key not in self._slots and not self._installation.keda:
-                    look(key)
-
-            stops = (
-                self._demand.listen(wanted),
-                self._routes.listen(look),
-                self._scaler.gate.listen(look_at_all),
-                self._installation.listen_keda(look_at_all),
-            )
-            try:
-                look_at_all()
-                await anyio.sleep_forever()
-            finally:
-                for stop in stops:
-                    stop()
+            await self._scene.follow(look, asked=asked, held=self._slots.keys())
 
     def __repr__(self) -> str:
         return f"<BuiltinScaler scales {', '.join(map(str, self._slots)) or 'nothing'}>"
 
     def _wanted(self, key: ServiceKey, *, asleep: bool) -> Bounds | None:
         """`asleep`: of a service without an autoscaler."""
-        route = self._routes.find(key)
-        if self._installation.keda or self._scaler.gate.closed is not None:
+        route = self._scene.routes.find(key)
+        if self._scene.installation.keda or self._scene.scaler.gate.closed is not None:
             return None
-        if asleep and not awake(route, active=self._demand.active(key)):
+        if asleep and not awake(route, active=self._scene.demand.active(key)):
             return None
         return bounds(route)
 
@@ -171,14 +147,14 @@ class BuiltinScaler:
         async def publish(status: ScaleStatus) -> None:
             self._report(key, slot, status)
             # Looked at after each decision: that a lease or the linger is over tells nobody.
-            if not awake(self._routes.find(key), active=self._demand.active(key)):
+            if not awake(self._scene.routes.find(key), active=self._scene.demand.active(key)):
                 self._end(key, slot)
 
         with slot.scope:
             await Autoscaler(
-                _Deployment(self._cluster, self._routes, key),
+                _Deployment(self._cluster, self._scene.routes, key),
                 terms(key, slot.bounds.scale, polling_s=self._polling_s),
-                [_Tables(self._scaler, key, slot.bounds)],
+                [_Tables(self._scene.scaler, key, slot.bounds)],
                 memory=slot.memory,
                 pace=self._pace,
                 publish=publish,

@@ -13,11 +13,9 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.backoff import Backoff
 from hearth.cluster.interface import Cluster, ClusterError
-from hearth.demand import DemandTable
-from hearth.keda.presence import Installation
 from hearth.keda.push import Sleep
-from hearth.keda.server import ScalerServer
-from hearth.routes import Route, RouteTable
+from hearth.keda.scene import Scene
+from hearth.routes import Route
 
 log = logging.getLogger(__name__)
 
@@ -80,11 +78,8 @@ class Watchdog:
     def __init__(
         self,
         cluster: Cluster,
+        scene: Scene,
         *,
-        demand: DemandTable,
-        routes: RouteTable,
-        scaler: ScalerServer,
-        installation: Installation,
         after_s: float,
         tell: Tell,
         scaled: Callable[[ServiceKey], None],
@@ -94,10 +89,7 @@ class Watchdog:
     ) -> None:
         """`scaled` counts; `clock` is the scaler's."""
         self._cluster = cluster
-        self._demand = demand
-        self._routes = routes
-        self._scaler = scaler
-        self._installation = installation
+        self._scene = scene
         self._after_s = after_s
         self._tell = tell
         self._scaled = scaled
@@ -114,37 +106,25 @@ class Watchdog:
             def look(key: ServiceKey) -> None:
                 self._look(tasks, key)
 
-            def look_at_all() -> None:
-                for route in self._routes.routes():
-                    look(route.key)
+            def asked(key: ServiceKey) -> bool:
+                # What is served has nothing to wait for.
+                return key in self._guards or not self._scene.routes.endpoints(key)
 
-            def wanted(key: ServiceKey) -> None:
-                # Each request comes by here, twice: what is served has nothing to wait for.
-                if key in self._guards or not self._routes.endpoints(key):
-                    look(key)
-
-            stops = (
-                self._demand.listen(wanted),
-                self._routes.listen(look),
-                self._scaler.gate.listen(look_at_all),
-                self._installation.listen_keda(look_at_all),
-            )
-            try:
-                look_at_all()
-                await anyio.sleep_forever()
-            finally:
-                for stop in stops:
-                    stop()
+            await self._scene.follow(look, asked=asked)
 
     def __repr__(self) -> str:
         return f"<Watchdog waits for {', '.join(map(str, self._guards)) or 'nothing'}>"
 
     def _spell(self, key: ServiceKey) -> float | None:
         """The spell in which this service is stuck."""
-        spell = self._scaler.pushes.first_push(key)
+        spell = self._scene.scaler.pushes.first_push(key)
         if spell is None:
             self._acted.pop(key, None)
-        return spell if stuck(self._routes.find(key), keda=self._installation.keda) else None
+        return (
+            spell
+            if stuck(self._scene.routes.find(key), keda=self._scene.installation.keda)
+            else None
+        )
 
     def _look(self, tasks: TaskGroup, key: ServiceKey) -> None:
         guard, spell = self._guards.get(key), self._spell(key)
@@ -180,7 +160,7 @@ class Watchdog:
     async def _act(self, key: ServiceKey, guard: _Guard) -> None:
         deployment = ServiceKey(key.namespace, names.deployment(key))
         found = await self._cluster.get(kinds.DEPLOYMENT, *deployment)
-        route = self._routes.find(key)
+        route = self._scene.routes.find(key)
         # The route may be behind, and much can happen while one asks.
         if found["spec"].get("replicas", 1) or self._spell(key) != guard.spell or route is None:
             return
@@ -188,7 +168,7 @@ class Watchdog:
         await self._cluster.scale(deployment, replicas=replicas)
         self._acted[key] = guard.spell
         self._scaled(key)
-        streams = self._scaler.pushes.streams(key)
+        streams = self._scene.scaler.pushes.streams(key)
         extra = {"service": str(key), "replicas": replicas, "streams": streams}
         log.warning("scaled in KEDA's place", extra=extra)
         text = message(key, replicas=replicas, after_s=self._after_s, streams=streams)

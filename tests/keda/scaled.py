@@ -16,6 +16,7 @@ from hearth.cluster.informer import Informer
 from hearth.cluster.interface import Kind
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.demand import DemandTable
+from hearth.keda.scene import Scene
 from hearth.keda.server import ScalerServer
 from hearth.routes import Backend, Route, RouteTable, Scale
 from tests.cluster.local.scaling import deployment
@@ -80,6 +81,15 @@ class World:
     routes: RouteTable
     scaler: ScalerServer
     installed: Installed
+
+    @property
+    def scene(self) -> Scene:
+        return Scene(
+            demand=self.demand,
+            routes=self.routes,
+            scaler=self.scaler,
+            installation=self.installed,
+        )
 
     async def deploy(self, replicas: int = 0, key: ServiceKey = KEY, **bounds: Any) -> None:
         scale = dataclasses.replace(BOUNDS, **bounds)

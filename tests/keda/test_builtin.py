@@ -27,10 +27,7 @@ async def at_work(*, keda: bool = False) -> AsyncIterator[tuple[World, BuiltinSc
     async with world(keda=keda) as of:
         scaler = BuiltinScaler(
             of.cluster,
-            demand=of.demand,
-            routes=of.routes,
-            scaler=of.scaler,
-            installation=of.installed,
+            of.scene,
             polling_s=POLL_S,
             pace=Pace(clock=of.time.clock, wall=of.time.clock, sleep=of.time.sleep),
         )

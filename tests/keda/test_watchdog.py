@@ -49,10 +49,7 @@ async def bench(*, early: bool = False) -> AsyncIterator[Bench]:
         of = Bench(**{f.name: getattr(made, f.name) for f in dataclasses.fields(made)})
         dog = Watchdog(
             of.cluster,
-            demand=of.demand,
-            routes=of.routes,
-            scaler=of.scaler,
-            installation=of.installed,
+            of.scene,
             after_s=AFTER_S,
             tell=of.tell,
             scaled=of.counted.append,
