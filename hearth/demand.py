@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
-import anyio
-
 from hearth.api.meta import ServiceKey
 
 Listener = Callable[[ServiceKey], None]
@@ -75,7 +73,6 @@ class DemandTable:
         self._linger_s = linger_s
         self._clock = clock
         self._rows: dict[ServiceKey, _Row] = {}
-        self._changed: dict[ServiceKey, anyio.Event] = {}
         self._listeners: list[Listener] = []
 
     def pending(self, key: ServiceKey) -> int:
@@ -154,16 +151,11 @@ class DemandTable:
                 linger_s=max(0.0, max(row.last_wanted, row.lease_until) + self._linger_s - now),
             )
 
-    def changed(self, key: ServiceKey) -> anyio.Event:
-        """An event set at the next write to this row.
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener(key)` in every write, in the same tick; returns how to stop it.
 
-        Take it before reading the row, without an await in between, and no change is missed.
         A lease that runs out is no write: whoever cares sleeps until then.
         """
-        return self._changed.setdefault(key, anyio.Event())
-
-    def listen(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener(key)` in every write, in the same tick; returns how to stop it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
@@ -197,8 +189,5 @@ class DemandTable:
 
     def _publish(self, key: ServiceKey, row: _Row) -> None:
         row.last_wanted = self._clock()
-        event = self._changed.pop(key, None)
-        if event is not None:
-            event.set()
         for listener in tuple(self._listeners):
             listener(key)

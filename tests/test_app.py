@@ -19,6 +19,7 @@ from hearth.externalscaler.externalscaler_grpc import ExternalScalerStub
 from hearth.externalscaler.externalscaler_pb2 import ScaledObjectRef
 from hearth.reconcile.site import Site
 from hearth.settings import LocalSettings
+from tests import demanded
 from tests.keda.pki import Pki
 from tests.proxy.stage import free_port
 from tests.test_render import RUNTIME, SERVICE
@@ -221,10 +222,7 @@ async def test_draining_answers_the_held_and_says_so():
             answers.append(await client.ask())
 
         tasks.start_soon(ask)
-        while not app.gateway.waiting(CHAT):
-            changed = app.demand.changed(CHAT)
-            await changed.wait()
-            await anyio.lowlevel.checkpoint()
+        await demanded.until(app.demand, lambda: app.gateway.waiting(CHAT))
         await app.drain()
         assert await client.ready() == (503, {"hearth": "Hearth is stopping"})
     assert answers == [(503, "shutting_down")]

@@ -18,6 +18,7 @@ from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.hosts import HostTable
 from hearth.routes import Backend, HttpReadiness, Route, RouteTable
+from tests import demanded
 from tests.proxy import backend
 
 KEY = ServiceKey("ai", "chat")
@@ -154,19 +155,11 @@ class Stage:
 
     async def pending(self, number: int, *, key: ServiceKey = KEY) -> None:
         """Wait until exactly `number` requests are in the demand table."""
-        while True:
-            changed = self.demand.changed(key)
-            if self.demand.pending(key) == number:
-                return
-            await changed.wait()
+        await demanded.until(self.demand, lambda: self.demand.pending(key) == number)
 
     async def leased(self, *, key: ServiceKey = KEY) -> None:
         """Wait until an activation lease runs."""
-        while True:
-            changed = self.demand.changed(key)
-            if self.demand.leased(key):
-                return
-            await changed.wait()
+        await demanded.until(self.demand, lambda: self.demand.leased(key))
 
 
 def pod(server: backend.Server, *, ready: bool = True, uid: str = "", **fields) -> Backend:

@@ -6,6 +6,7 @@ import anyio
 import pytest
 
 from hearth.api.meta import ServiceKey
+from tests import demanded
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, delta
 from tests.proxy.stage import (
@@ -106,8 +107,7 @@ async def test_a_client_that_goes_while_a_connection_is_being_made():
             deaf.listen(0)
             s.put(pod(backend.Server(port=port)))
             async with s.raw(BODY):
-                while not s.gateway.in_flight(KEY):
-                    await s.demand.changed(KEY).wait()
+                await demanded.until(s.demand, lambda: s.gateway.in_flight(KEY))
             await s.pending(0)
             assert s.gateway.in_flight(KEY) == 0
 
