@@ -5,8 +5,6 @@ import hashlib
 from hearth.api.meta import ServiceKey
 
 DOMAIN = "serving.hearth.dev"
-OPTIONS = "hearth.dev"
-"""Prefix of the per-service options that users write as annotations."""
 
 MANAGER = "hearth"
 STATUS_MANAGER = "hearth-status"
@@ -56,10 +54,6 @@ def scaled_object(key: ServiceKey) -> str:
 
 def claim(key: ServiceKey) -> str:
     return f"{key.name}-cache"
-
-
-def prewarm_job(key: ServiceKey) -> str:
-    return f"{key.name}-prewarm"
 
 
 def release_gateway(release: str) -> str:

@@ -8,7 +8,7 @@ from hearth.api.meta import ServiceKey
 LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 DERIVED = (
     names.deployment, names.backend_service, names.gateway_service, names.scaler_service,
-    names.scaled_object, names.claim, names.prewarm_job,
+    names.scaled_object, names.claim,
 )  # fmt: skip
 
 
@@ -22,7 +22,7 @@ def test_longest_name_leaves_room_for_every_derived_one():
 def test_derived_names_are_fixed_for_ever():
     key = ServiceKey("ai", "chat")
     assert [derive(key) for derive in DERIVED] == [
-        "chat", "chat-backend", "chat", "chat-scaler", "chat", "chat-cache", "chat-prewarm",
+        "chat", "chat-backend", "chat", "chat-scaler", "chat", "chat-cache",
     ]  # fmt: skip
     assert names.endpoint_url(key) == "http://chat.ai.svc/v1"
     assert names.release_gateway("hearth") == "hearth-gateway"

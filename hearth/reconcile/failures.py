@@ -18,10 +18,9 @@ OOM_KILLED = "OOMKilled"
 CRASH_LOOP = "CrashLoopBackOff"
 RESTARTING = "ContainerRestarting"
 PROGRESS_DEADLINE = "ProgressDeadlineExceeded"
-PREWARM_FAILED = "PrewarmFailed"
 REASONS = (
     IMAGE_PULL_FAILED, CREATE_CONTAINER_FAILED, OOM_KILLED, CRASH_LOOP, RESTARTING,
-    PROGRESS_DEADLINE, PREWARM_FAILED,
+    PROGRESS_DEADLINE,
 )  # fmt: skip
 
 _IMAGE_AT_ONCE = ("InvalidImageName", "ErrImageNeverPull")

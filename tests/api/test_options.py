@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from hearth import names
 from hearth.api import options
 from hearth.api.options import BadOption, Options
 
@@ -57,4 +56,3 @@ def test_the_table_is_complete():
     ]
     for option in options.TABLE[1:]:
         assert option.read(option.default) == getattr(Options(), option.field)
-    assert f"{names.OPTIONS}/" == options.PREFIX
