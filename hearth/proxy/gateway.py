@@ -28,6 +28,7 @@ from hearth.proxy.wire.guest import GuestConnection
 from hearth.proxy.wire.names import ServedNames
 from hearth.proxy.wire.nursery import Nursery
 from hearth.proxy.wire.parts import Parts
+from hearth.proxy.wire.plans import Plans
 from hearth.proxy.wire.pool import Pool
 from hearth.proxy.wire.sweep import Sweep
 from hearth.routes import RouteTable
@@ -192,6 +193,7 @@ class Gateway:
             activation=self._activation,
             balance=self._balance,
             pool=Pool(sweep, nursery.spawn, connect_timeout_s=timeout_s),
+            plans=Plans(self._config),
             names=ServedNames(session, clock=self._clock),
             observer=self._observer,
             door=Door(self._routes, self._keys, self._config),

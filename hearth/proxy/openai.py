@@ -62,8 +62,20 @@ def model_spans(body: Buffer, content_type: str) -> tuple[Span, ...]:
     boundary = multipart.boundary(content_type)
     if boundary is not None:
         return tuple(multipart.find(body, boundary, "model"))
-    only = _only_model(body)
+    only = only_model(body)
     return (only,) if only is not None else tuple(_top_level(body, "model"))
+
+
+def plain(body: Buffer) -> str | None:
+    """The model of a JSON body that asks for no stream; None where `read` must tell."""
+    try:
+        fields = _FIELDS.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    model, stream = fields.model, fields.stream
+    if stream is not msgspec.UNSET and stream is not False and stream is not None:
+        return None
+    return model if isinstance(model, str) and model else None
 
 
 def spliced(body: Buffer, spans: tuple[Span, ...], value: bytes) -> tuple[Buffer | memoryview, ...]:
@@ -118,7 +130,7 @@ _MODEL = b'"model"'
 _PLAIN_VALUE = re.compile(rb'[ \t\n\r]*:[ \t\n\r]*("[^"\\]*")')
 
 
-def _only_model(body: Buffer) -> Span | None:
+def only_model(body: Buffer) -> Span | None:
     """The value of the one `"model"` in a body that has a top-level one; None where it must be
     looked for.
 

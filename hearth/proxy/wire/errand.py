@@ -121,6 +121,20 @@ class Errand(ABC):
         self.state = State.NEW
         raise problem
 
+    def carry_on(
+        self, claim: Claim, place: Place, link: Link | None, *, route: Route, name: str | None,
+        limit: float,
+    ) -> None:  # fmt: skip
+        """Begin with what was sent on `link`; None: nothing was, and one is to be dialled."""
+        self.claim = claim
+        self.place = place
+        self.link = link
+        self.idle_s = route.idle_timeout_s
+        self.deadline = self.began_at + route.activation_timeout_s
+        self.sending.call_it(name)
+        self.parts.sweep.watch(self)
+        self.enter(State.DIAL if link is None else State.SENT, limit)
+
     @guarded
     def connected(self, link: Link) -> None:
         """The pool has a connection to the endpoint."""

@@ -4,7 +4,6 @@ other one the whole connection goes to the aiohttp application."""
 import asyncio
 import logging
 from collections.abc import Callable
-from enum import Enum, auto
 
 from hearth.proxy import faults
 from hearth.proxy.answers import Problem
@@ -14,8 +13,9 @@ from hearth.proxy.wire.gate import Seen, look
 from hearth.proxy.wire.intake import Intake
 from hearth.proxy.wire.lingering import give
 from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.receiving import Receiving
 from hearth.proxy.wire.reply import Reply
+from hearth.proxy.wire.shortcut import Shortcut
+from hearth.proxy.wire.states import Phase
 from hearth.proxy.wire.sweep import NEVER
 from hearth.proxy.wire.visit import Visit
 
@@ -26,35 +26,22 @@ _PIPELINE_BYTES = 64 * 1024
 """Of requests that came before their turn; then reading pauses."""
 
 
-class _State(Enum):
-    IDLE = auto()
-    """Between requests, or in the middle of a head."""
-    KNOCK = auto()
-    """The sender's key is being looked up."""
-    BODY = auto()
-    BUSY = auto()
-    """A request is being served."""
-
-
-class Front(Receiving):
+class Front(Shortcut):
     """Owns its transport until it hands it over."""
 
-    __slots__ = ("_advancing", "_choked", "_state", "_trickles", "_visit",
-                 "_web")  # fmt: skip
+    __slots__ = ("_advancing", "_web")
 
     def __init__(self, parts: Parts, web: Callable[[], asyncio.Protocol]) -> None:
         """`web`: makes the protocol of the aiohttp application."""
         super().__init__(parts)
         self._web = web
-        self._state = _State.IDLE
-        self._visit: Visit | None = None
-        self._advancing = self._choked = self._trickles = False
+        self._advancing = False
 
     def retire(self) -> None:
         """The gateway stops: close an idle connection, end a busy one with its answer."""
-        if self._visit is not None:
-            self._visit.reply.last = True
-        elif self._state is _State.IDLE and not self.buffer and not self.last:
+        if self.visit is not None:
+            self.visit.retire()
+        elif self.state is Phase.IDLE and not self.buffer and not self.last:
             self.close()
 
     # asyncio's side
@@ -68,28 +55,32 @@ class Front(Receiving):
         if self.last:
             self.spill(data)
             return
-        state = self._state
-        self.buffer = self.buffer + data if self.buffer else data
-        if state is _State.IDLE or state is _State.BODY:
+        state = self.state
+        if self.buffer:
+            data = self.buffer + data
+        self.buffer = data
+        if state is Phase.IDLE and self.goes_warm(data):
+            return
+        if state is Phase.IDLE or state is Phase.BODY:
             self.advance()
         elif len(self.buffer) > _PIPELINE_BYTES:
             self.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        visit, self._visit = self._visit, None
+        visit, self.visit = self.visit, None
         self.let_go()
         if visit is not None:
             visit.gone()
 
     def pause_writing(self) -> None:
-        self._choked = True
-        if self._visit is not None:
-            self._visit.pause()
+        self.choked = True
+        if self.visit is not None:
+            self.visit.pause()
 
     def resume_writing(self) -> None:
-        self._choked = False
-        if self._visit is not None:
-            self._visit.resume()
+        self.choked = False
+        if self.visit is not None:
+            self.visit.resume()
         else:
             self.advance()
 
@@ -103,7 +94,7 @@ class Front(Receiving):
 
     def answered(self, *, keep: bool) -> None:
         """The answer is whole."""
-        self._visit = None
+        self.visit = None
         if self.transport is None:
             return
         if self.last or (self.buffer and not keep):
@@ -111,7 +102,7 @@ class Front(Receiving):
         elif not keep or self.parts.stopping:
             self.close()
         else:
-            self._state = _State.IDLE
+            self.state = Phase.IDLE
             self._rest()
             self.resume_reading()
             if self.buffer:
@@ -119,25 +110,27 @@ class Front(Receiving):
 
     def abort(self) -> None:
         """Break the connection: whoever reads must not take what came for the whole."""
-        visit, self._visit = self._visit, None
+        visit, self.visit = self.visit, None
         # Without chunks or length the end of the connection is the end of the answer.
-        self.break_off(rst=visit is not None and not visit.reply.http11)
+        self.break_off(rst=isinstance(visit, Visit) and not visit.reply.http11)
 
     # The sweep's side
 
     def expired(self, now: float) -> None:
         """A limit of the connection's own has passed."""
         self.due = NEVER
-        match self._state:
+        if self.long_way():
+            return
+        match self.state:
             case _ if self.last:
                 super().expired(now)
-            case _State.IDLE if not self.buffer:
+            case Phase.IDLE if not self.buffer:
                 self.close()
-            case _State.IDLE:
+            case Phase.IDLE:
                 self._reject(faults.stalled(self.parts.config.head_s))
-            case _State.BODY:
+            case Phase.BODY:
                 self.refuse(faults.stalled(self.parts.config.upload_idle_s))
-            case _State.KNOCK | _State.BUSY:
+            case Phase.KNOCK | Phase.BUSY:
                 pass
 
     # From bytes to a request
@@ -151,19 +144,19 @@ class Front(Receiving):
                 pass
         except Exception:
             log.exception("request failed")
-            if self._visit is not None:
-                self._visit.mistaken()
+            if self.visit is not None:
+                self.visit.mistaken()
             self.abort()
         finally:
             self._advancing = False
 
     def _step(self) -> bool:
         """Whether there may be more to do."""
-        if self._state is _State.BODY:
+        if self.state is Phase.BODY:
             return self.take_body()
         buffer = self.buffer
         # A client that reads no answers gets no more of them.
-        if self._state is not _State.IDLE or not buffer or self._choked or self.last:
+        if self.state is not Phase.IDLE or not buffer or self.choked or self.last:
             return False
         match look(buffer):
             case Seen.MORE:
@@ -183,7 +176,7 @@ class Front(Receiving):
 
     def _read_head(self, buffer: bytes, end: int) -> bool:
         self.buffer = buffer[end:]
-        self._trickles = False
+        self.trickles = False
         try:
             head = heads.request(buffer[:end])
         except heads.Malformed as error:
@@ -194,17 +187,17 @@ class Front(Receiving):
 
     def _wait_for_head(self) -> bool:
         # Not renewed by further bytes: a head has so long, however it trickles.
-        if not self._trickles:
-            self._trickles = True
+        if not self.trickles:
+            self.trickles = True
             self.due = self.parts.sweep.time() + self.parts.config.head_s
         return False
 
     def _admit(self, head: heads.RequestHead) -> None:
         parts = self.parts
-        self._visit = visit = Visit(parts, self, head, peer=self.address(), scheme=b"http")
-        if self._choked:
+        self.visit = visit = Visit(parts, self, head, peer=self.address(), scheme=b"http")
+        if self.choked:
             visit.pause()
-        self._state = _State.BODY
+        self.state = Phase.BODY
         try:
             passes = visit.open()
             self.intake = Intake(
@@ -219,7 +212,7 @@ class Front(Receiving):
         if passes:
             self._invite(head)
             return
-        self._state = _State.KNOCK
+        self.state = Phase.KNOCK
         self.due = NEVER
         self.pause_reading()
         parts.spawn(lambda: self._knock(visit, head))
@@ -233,9 +226,9 @@ class Front(Receiving):
         except Exception:
             log.exception("request failed")
             problem = faults.mistake()
-        if self._visit is not visit:
+        if self.visit is not visit:
             return
-        self._state = _State.BODY
+        self.state = Phase.BODY
         self.resume_reading()
         if problem is None:
             self._invite(head)
@@ -250,24 +243,24 @@ class Front(Receiving):
         self.progressed(0)
 
     def whole(self, held: Held) -> None:
-        visit = self._visit
-        self._state = _State.BUSY
+        visit = self.visit
+        self.state = Phase.BUSY
         self.due = NEVER
-        if visit is not None:
+        if isinstance(visit, Visit):
             visit.start(held)
 
     # Answers before a request is whole, and the connection's end
 
     def refuse(self, problem: Problem, head: heads.RequestHead | None = None) -> None:
         """Answer the request whose body is not here yet, or not all of it."""
-        visit = self._visit
-        if visit is None:
+        visit = self.visit
+        if not isinstance(visit, Visit):
             return
         self.drop_intake()
         if head is not None and not head.chunked and len(self.buffer) >= (head.length or 0):
             # All of it is: the connection can go on.
             self.buffer = self.buffer[head.length or 0 :]
-            self._state = _State.BUSY
+            self.state = Phase.BUSY
         else:
             self.last = True
             visit.reply.last = True
@@ -289,4 +282,4 @@ class Front(Receiving):
         self.resume_reading()
         transport = self.let_go()
         if transport is not None:
-            give(transport, self._web(), data=data, choked=self._choked)
+            give(transport, self._web(), data=data, choked=self.choked)

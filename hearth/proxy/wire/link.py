@@ -14,8 +14,28 @@ Piece = bytes | bytearray | memoryview
 _JOIN_BYTES = 64 * 1024
 
 
-class Receiver(Protocol):
+class Owner(Protocol):
     """Whose request a link carries.  It calls `finish` or `abandon` exactly once."""
+
+    def lost(self, *, clean: bool, heard: bool) -> None:
+        """The connection ended; `clean`: not by an error.  `heard`: bytes of an answer came."""
+        ...
+
+    def failed(self) -> None:
+        """A defect of ours."""
+        ...
+
+
+class Hearer(Owner, Protocol):
+    """An owner that reads the answer itself."""
+
+    def heard(self, data: bytes) -> None:
+        """What came."""
+        ...
+
+
+class Receiver(Owner, Protocol):
+    """An owner to whom the answer is read."""
 
     def answered(self, head: heads.AnswerHead) -> None:
         """The head of the answer is here."""
@@ -29,14 +49,6 @@ class Receiver(Protocol):
         """All that one read brought has been handed over."""
         ...
 
-    def lost(self, *, clean: bool, heard: bool) -> None:
-        """The connection ended; `clean`: not by an error.  `heard`: bytes of an answer came."""
-        ...
-
-    def failed(self) -> None:
-        """A defect of ours."""
-        ...
-
 
 class Home(Protocol):
     """Where a link goes when its answer is whole."""
@@ -48,15 +60,20 @@ class Home(Protocol):
 class Link(asyncio.Protocol):
     """Carries one request at a time."""
 
-    __slots__ = ("_buffer", "_home", "_receiver", "_relay", "_transport", "address", "idle_since")
+    __slots__ = ("_buffer", "_home", "_paused", "_receiver", "_relay", "_transport", "address",
+                 "host", "idle_since")  # fmt: skip
 
     def __init__(self, home: Home, address: tuple[str, int]) -> None:
         self._home = home
         self._transport: asyncio.Transport | None = None
-        self._receiver: Receiver | None = None
+        self._receiver: Owner | None = None
         self._relay: Callable[[bytes], None] | None = None
         self._buffer = b""
+        self._paused = False
         self.address = address
+        host = f"[{address[0]}]" if ":" in address[0] else address[0]
+        self.host = b"%b:%d\r\n" % (host.encode(), address[1])
+        """As a Host field ends."""
         self.idle_since = -1.0
         """When it last became idle; negative while it is fresh."""
 
@@ -83,13 +100,27 @@ class Link(asyncio.Protocol):
         for piece in pieces:
             write(piece)
 
+    def carry(self, receiver: Hearer, data: bytes) -> None:
+        """Send one request; `receiver` is given what comes as it comes."""
+        assert self._receiver is None and self._transport is not None
+        self._receiver = receiver
+        self._relay = receiver.heard
+        self._transport.write(data)
+
+    def hand_over(self, receiver: Receiver, data: bytes) -> None:
+        """`receiver` hears of the answer in place of who was given `data` of it."""
+        self._receiver = receiver
+        self._relay = None
+        if data:
+            self.data_received(data)
+
     def finish(self, *, keep: bool) -> None:
         """The answer was whole."""
         self._receiver = self._relay = None
         if self._transport is None:
             return
         if keep and not self._transport.is_closing():
-            self._transport.resume_reading()
+            self.resume()
             self._home.give(self)
         else:
             self._transport.close()
@@ -107,12 +138,14 @@ class Link(asyncio.Protocol):
 
     def pause(self) -> None:
         """Read no further for now."""
-        if self._transport is not None:
+        if self._transport is not None and not self._paused:
+            self._paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
         """Undo `pause`."""
-        if self._transport is not None:
+        if self._transport is not None and self._paused:
+            self._paused = False
             self._transport.resume_reading()
 
     # asyncio's side
@@ -130,7 +163,7 @@ class Link(asyncio.Protocol):
             if self._relay is not None:
                 self._relay(data)
             else:
-                self._head(data, receiver)
+                self._head(data, cast(Receiver, receiver))
         except Exception:
             log.exception("request failed")
             self.abandon()

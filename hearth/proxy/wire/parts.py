@@ -14,6 +14,7 @@ from hearth.proxy.observer import Observer
 from hearth.proxy.wire.door import Door
 from hearth.proxy.wire.names import ServedNames
 from hearth.proxy.wire.nursery import Main
+from hearth.proxy.wire.plans import Plans
 from hearth.proxy.wire.pool import Pool
 from hearth.proxy.wire.sweep import Sweep
 from hearth.routes import RouteTable
@@ -49,6 +50,7 @@ class Parts:
     activation: Activation
     balance: Balance
     pool: Pool
+    plans: Plans
     names: ServedNames
     observer: Observer
     door: Door

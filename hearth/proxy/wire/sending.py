@@ -4,8 +4,10 @@ import msgspec
 
 from hearth.proxy import openai
 from hearth.proxy.bodies import Held
+from hearth.proxy.wire.heads import RequestHead
 from hearth.proxy.wire.link import Piece
 from hearth.proxy.wire.names import Unknown
+from hearth.proxy.wire.rewriting import forwarded
 from hearth.routes import Backend
 
 
@@ -74,3 +76,25 @@ class Sending:
     def drop(self) -> None:
         """It will not go again: the body is not kept."""
         self._held.drop()
+
+
+def prepared(
+    head: RequestHead, target: openai.Target, held: Held,
+    *, peer: bytes, scheme: bytes, authenticated: bool, stream: bool,
+) -> Sending:  # fmt: skip
+    """A client's request as its backend may see it.
+
+    `authenticated`: the gateway checked its key.  `stream`: heartbeats may come before the answer.
+    """
+    return Sending(
+        method=head.method,
+        target=head.target,
+        fields=forwarded(
+            head, peer=peer, scheme=scheme, authenticated=authenticated, stream=stream
+        ),
+        held=held,
+        content_type=head.content_type.decode("latin-1"),
+        model=target.model,
+        form=target.multipart,
+        authorization="" if authenticated else head.field(b"authorization").decode("latin-1"),
+    )

@@ -74,6 +74,18 @@ class State(Enum):
     OVER = auto()
 
 
+class Phase(Enum):
+    """Where a client's connection is."""
+
+    IDLE = auto()
+    """Between requests, or in the middle of a head."""
+    KNOCK = auto()
+    """The sender's key is being looked up."""
+    BODY = auto()
+    BUSY = auto()
+    """A request is being served."""
+
+
 class Guarded(Protocol):
     """What is called back, and may fail."""
 

@@ -1,59 +1,50 @@
-"""One HTTP request below /v1/: what it asks for, whether it may, and that it ends exactly once."""
+"""One HTTP request below /v1/: what it asks for, and whether it may."""
 
 import logging
 
 import anyio.to_thread
 
-from hearth.api.meta import ServiceKey
-from hearth.proxy import auth, faults, headers, openai, paths
+from hearth.proxy import auth, faults, openai, paths
 from hearth.proxy.activation import shutting_down
-from hearth.proxy.answers import Code, ErrorBody, Problem
+from hearth.proxy.answers import Problem
 from hearth.proxy.bodies import Held
 from hearth.proxy.hosts import OneService, Scope
 from hearth.proxy.observer import Outcome
-from hearth.proxy.wire import heads, rewriting
+from hearth.proxy.wire import heads
+from hearth.proxy.wire.farewell import Farewell
 from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.reply import Reply, Unfinished
-from hearth.proxy.wire.sending import Sending
+from hearth.proxy.wire.plans import cors
+from hearth.proxy.wire.reply import Reply
+from hearth.proxy.wire.sending import prepared
 from hearth.proxy.wire.states import Client
 from hearth.proxy.wire.turn import Turn
+from hearth.routes import Route
 
 log = logging.getLogger(__name__)
 
 _PASSIVE = paths.Inference()
 
 
-class Visit:
+class Visit(Farewell):
     """`open`, then `start` with the body; from then on it answers by itself."""
 
     __slots__ = (
-        "_asked", "_began_at", "_client", "_head", "_held", "_key", "_over", "_parts", "_paused",
-        "_peer", "_scheme", "_scope", "_sent_key", "_turn", "reply", "write",
+        "_asked", "_head", "_paused", "_peer", "_scheme", "_scope", "_sent_key"
     )  # fmt: skip
 
     def __init__(
         self, parts: Parts, client: Client, head: heads.RequestHead, *, peer: bytes, scheme: bytes
     ) -> None:
-        origins = parts.config.cors_origins
-        extra = b""
-        if origins:
-            origin = head.field(b"origin").decode("latin-1") or None
-            extra = rewriting.lines(headers.cors(origin, origins).items())
-        self.reply = Reply(http11=head.http11, last=not head.keep, extra=extra)
-        self.write = client.write
-        self._parts = parts
-        self._client = client
+        extra = cors(head, parts.config)
+        reply = Reply(http11=head.http11, last=not head.keep, extra=extra)
+        super().__init__(parts, client, reply)
         self._head = head
         self._peer = peer
         self._scheme = scheme
-        self._began_at = parts.sweep.time()
         self._asked = _PASSIVE
         self._scope: Scope | None = None
-        self._key: ServiceKey | None = None
         self._sent_key: str | None = None
-        self._held: Held | None = None
-        self._turn: Turn | None = None
-        self._over = self._paused = False
+        self._paused = False
         parts.running.add(self)
 
     # Before the body
@@ -156,32 +147,47 @@ class Visit:
         return door.open(door.route(self._key), self._sent_key)
 
     def _go(self, target: openai.Target, spans: tuple[openai.Span, ...] | None = None) -> None:
-        parts, head, key = self._parts, self._head, self._key
-        assert key is not None and self._held is not None
-        if parts.stopping:
+        assert self._key is not None
+        if self._parts.stopping:
             raise shutting_down()
-        authenticated = parts.door.route(key).authentication is not None
+        turn = self._make_turn(target, self._parts.door.route(self._key), spans)
+        # What was sent on is kept there; a held request need not keep it twice.
+        self._head.fields = []
+        turn.run()
+
+    def take_over(
+        self, route: Route, asked: paths.Inference, target: openai.Target, body: bytes,
+        *, began_at: float,
+    ) -> Turn:  # fmt: skip
+        """A request that is sent already, or for which a connection is being made."""
+        self._began_at = began_at
+        self._asked = asked
+        self.reply.anthropic = asked.anthropic
+        self._key = route.key
+        self._held = Held(self._parts.budget)
+        self._held.grow(len(body))
+        self._held.data = body
+        return self._make_turn(target, route, None)
+
+    def _make_turn(
+        self, target: openai.Target, route: Route, spans: tuple[openai.Span, ...] | None
+    ) -> Turn:
+        assert self._held is not None
         stream = target.stream and self._asked.streams
-        fields = rewriting.forwarded(
-            head, peer=self._peer, scheme=self._scheme, authenticated=authenticated, stream=stream
-        )
-        sending = Sending(
-            method=head.method,
-            target=head.target,
-            fields=fields,
-            held=self._held,
-            content_type=self._content_type,
-            model=target.model,
-            form=target.multipart,
-            authorization="" if authenticated else head.field(b"authorization").decode("latin-1"),
+        sending = prepared(
+            self._head,
+            target,
+            self._held,
+            peer=self._peer,
+            scheme=self._scheme,
+            authenticated=route.authentication is not None,
+            stream=stream,
         )
         sending.spans = spans
-        # What was sent on is kept there; a held request need not keep it twice.
-        head.fields = []
         self._turn = turn = Turn(
-            parts,
+            self._parts,
             self,
-            key,
+            route.key,
             asked=self._asked,
             stream=stream,
             passive=self._passive,
@@ -190,7 +196,7 @@ class Visit:
             began_at=self._began_at,
         )
         turn.paused = self._paused
-        turn.run()
+        return turn
 
     @property
     def _passive(self) -> bool:
@@ -208,6 +214,10 @@ class Visit:
             self._turn.gone()
         else:
             self._finish(Outcome.CLIENT_CANCELLED)
+
+    def retire(self) -> None:
+        """The connection ends with this answer."""
+        self.reply.last = True
 
     def cut(self) -> None:
         """The gateway stops: end it, in the form its client understands."""
@@ -227,69 +237,6 @@ class Visit:
         self._paused = False
         if self._turn is not None:
             self._turn.resume()
-
-    # Ends
-
-    def fail(self, problem: Problem) -> None:
-        """End with an error of ours, in the form that is still possible."""
-        if self._over:
-            return
-        self._parts.observer.rejected(self._key, reason=problem.code)
-        self.reply.last |= self._parts.stopping
-        try:
-            out = self.reply.problem(problem, date=self._parts.sweep.date())
-        except Unfinished:
-            self.broken(problem.code)
-            return
-        self.write(out)
-        self.done(problem.code)
-
-    def tell(self, error: ErrorBody, outcome: str) -> None:
-        """End an open stream with an error that the backend named."""
-        self.write(self.reply.error(error))
-        self.done(outcome)
-
-    def done(self, outcome: str) -> None:
-        """The answer is whole."""
-        client = self._client
-        self._finish(outcome)
-        client.answered(keep=not self.reply.last)
-
-    def broken(self, outcome: str) -> None:
-        """Nothing more can be said."""
-        client = self._client
-        self._finish(outcome)
-        client.abort()
-
-    def mistaken(self) -> None:
-        """A defect of ours: the client must not take what it has for the whole."""
-        if self._turn is not None:
-            self._turn.close()
-        if self.reply.begun:
-            self.broken(Code.INTERNAL_ERROR)
-        else:
-            self.fail(faults.mistake())
-
-    def _failed(self) -> None:
-        log.exception("request failed", extra={"service": str(self._key)})
-        self.mistaken()
-
-    def _finish(self, outcome: str) -> None:
-        if self._over:
-            return
-        self._over = True
-        parts = self._parts
-        self._turn = None
-        if self._held is not None:
-            self._held.drop()
-        parts.running.discard(self)
-        parts.observer.finished(
-            self._key,
-            outcome=outcome,
-            status=self.reply.status,
-            seconds=parts.sweep.time() - self._began_at,
-        )
-        parts.changed()
 
 
 def _read_big(

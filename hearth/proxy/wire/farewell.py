@@ -1,0 +1,94 @@
+"""How a request ends, exactly once: with its answer, an error of ours, or a broken connection."""
+
+import logging
+
+from hearth.api.meta import ServiceKey
+from hearth.proxy import faults
+from hearth.proxy.answers import Code, ErrorBody, Problem
+from hearth.proxy.bodies import Held
+from hearth.proxy.wire.parts import Parts
+from hearth.proxy.wire.reply import Reply, Unfinished
+from hearth.proxy.wire.states import Client
+from hearth.proxy.wire.turn import Turn
+
+log = logging.getLogger(__name__)
+
+
+class Farewell:
+    """A request with its reply, and all that is given back at its end."""
+
+    __slots__ = (
+        "_began_at", "_client", "_held", "_key", "_over", "_parts", "_turn", "reply", "write"
+    )  # fmt: skip
+
+    def __init__(self, parts: Parts, client: Client, reply: Reply) -> None:
+        self.reply = reply
+        self.write = client.write
+        self._parts = parts
+        self._client = client
+        self._began_at = parts.sweep.time()
+        self._key: ServiceKey | None = None
+        self._held: Held | None = None
+        self._turn: Turn | None = None
+        self._over = False
+
+    def fail(self, problem: Problem) -> None:
+        """End with an error of ours, in the form that is still possible."""
+        if self._over:
+            return
+        self._parts.observer.rejected(self._key, reason=problem.code)
+        self.reply.last |= self._parts.stopping
+        try:
+            out = self.reply.problem(problem, date=self._parts.sweep.date())
+        except Unfinished:
+            self.broken(problem.code)
+            return
+        self.write(out)
+        self.done(problem.code)
+
+    def tell(self, error: ErrorBody, outcome: str) -> None:
+        """End an open stream with an error that the backend named."""
+        self.write(self.reply.error(error))
+        self.done(outcome)
+
+    def done(self, outcome: str) -> None:
+        """The answer is whole."""
+        client = self._client
+        self._finish(outcome)
+        client.answered(keep=not self.reply.last)
+
+    def broken(self, outcome: str) -> None:
+        """Nothing more can be said."""
+        client = self._client
+        self._finish(outcome)
+        client.abort()
+
+    def mistaken(self) -> None:
+        """A defect of ours: the client must not take what it has for the whole."""
+        if self._turn is not None:
+            self._turn.close()
+        if self.reply.begun:
+            self.broken(Code.INTERNAL_ERROR)
+        else:
+            self.fail(faults.mistake())
+
+    def _failed(self) -> None:
+        log.exception("request failed", extra={"service": str(self._key)})
+        self.mistaken()
+
+    def _finish(self, outcome: str) -> None:
+        if self._over:
+            return
+        self._over = True
+        parts = self._parts
+        self._turn = None
+        if self._held is not None:
+            self._held.drop()
+        parts.running.discard(self)
+        parts.observer.finished(
+            self._key,
+            outcome=outcome,
+            status=self.reply.status,
+            seconds=parts.sweep.time() - self._began_at,
+        )
+        parts.changed()

@@ -1,0 +1,217 @@
+"""What is known of a head that came before: most clients, and backends, say the same every time.
+
+A head is known by all its bytes but the digits of its Content-Length.  No I/O.
+"""
+
+import re
+
+from hearth.api.meta import ServiceKey
+from hearth.proxy import auth, headers, multipart, paths
+from hearth.proxy.config import GatewayConfig
+from hearth.proxy.hosts import Scope
+from hearth.proxy.listing import find
+from hearth.proxy.wire import endings, heads, rewriting
+from hearth.proxy.wire.framing import Sized
+from hearth.proxy.wire.reply import Reply
+
+_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,9})\r\n")
+_DIGITS = 9
+_HEAD_BYTES = 4096
+"""Longer heads are not remembered."""
+_BODY_BYTES = 64 * 1024
+_HEADS = 1024
+"""Remembered of each kind."""
+_PER_HEAD = 64
+"""Models, and clients' addresses, remembered with a head."""
+
+
+class Plan:
+    """One kind of request: a plain POST of JSON whose length is known."""
+
+    __slots__ = (
+        "_default_namespace", "_fields", "_keys", "_scope", "after", "answers", "asked", "before",
+        "head", "last", "line", "sent_key",
+    )  # fmt: skip
+
+    def __init__(
+        self, raw: tuple[bytes, bytes], head: heads.RequestHead, asked: paths.Inference,
+        scope: Scope, answers: "Answers", default_namespace: str,
+    ) -> None:  # fmt: skip
+        self.before, self.after = raw
+        self.head = head
+        self.asked = asked
+        self.answers = answers
+        self.last = not head.keep
+        self.line = b"POST %b HTTP/1.1\r\nHost: " % head.target
+        self.sent_key = auth.offered(
+            head.field(b"authorization"), head.field(b"x-api-key") if asked.anthropic else b""
+        )
+        self._scope = scope
+        self._default_namespace = default_namespace
+        self._keys: dict[str, ServiceKey | None] = {}
+        self._fields: dict[tuple[bytes, bool], bytes] = {}
+
+    def key(self, model: str) -> ServiceKey | None:
+        """The service that a body's `model` stands for, if it is one."""
+        keys = self._keys
+        if model in keys:
+            return keys[model]
+        if len(keys) >= _PER_HEAD:
+            keys.clear()
+        found = keys[model] = find(model, self._scope, default_namespace=self._default_namespace)
+        return found
+
+    def fields(self, peer: bytes, *, authenticated: bool) -> bytes:
+        """What a backend is told, up to the digits of the length."""
+        found = self._fields.get((peer, authenticated))
+        if found is None:
+            if len(self._fields) >= _PER_HEAD:
+                self._fields.clear()
+            found = self._fields[peer, authenticated] = b"%bContent-Length: " % rewriting.forwarded(
+                self.head, peer=peer, scheme=b"http", authenticated=authenticated, stream=False
+            )
+        return found
+
+
+class Answer:
+    """One kind of answer: of a known length, relayed as it is."""
+
+    __slots__ = ("after", "before", "keep", "outcome", "status")
+
+    def __init__(self, head: heads.AnswerHead, before: bytes, after: bytes) -> None:
+        self.before = before
+        """What the client is told, up to the digits of the length, and after them."""
+        self.after = after
+        self.keep = head.keep
+        self.status = head.status
+        self.outcome = endings.outcome(head.status)
+
+
+class Answers:
+    """Answers to requests that differ in nothing that an answer's head depends on."""
+
+    def __init__(self, *, extra: bytes, last: bool, drop_cors: bool) -> None:
+        self._extra = extra
+        self._last = last
+        self._drop_cors = drop_cors
+        self._known: dict[bytes, Answer | None] = {}
+
+    def find(self, data: bytes) -> tuple[Answer, int, int] | None:
+        """The kind, where the body begins, and its length.
+
+        None where there is no whole head of a plain answer: it is for the relay, as it came.
+        """
+        end = data.find(b"\r\n\r\n") + 4
+        match = _LENGTH.search(data, 0, end) if end >= 4 else None
+        if match is None:
+            return None
+        start, stop = match.span(1)
+        raw = data[:start] + data[stop:end]
+        known = self._known
+        if raw in known:
+            found = known[raw]
+        else:
+            if len(known) >= _HEADS:
+                known.clear()
+            found = self._learn(data[:end])
+            if end <= _HEAD_BYTES:
+                known[raw] = found
+        return None if found is None else (found, end, int(data[start:stop]))
+
+    def _learn(self, data: bytes) -> Answer | None:
+        try:
+            head = heads.answer(data)
+        except heads.Malformed:
+            return None
+        # A 503 may only mean that the model is still being loaded.
+        if head.status in (204, 304, 503) or head.status < 200 or head.chunked or head.events:
+            return None
+        reply = Reply(http11=True, last=self._last, extra=self._extra)
+        if not isinstance(reply.follow(head), Sized):
+            return None
+        told = reply.head(head, drop_cors=self._drop_cors)
+        match = _LENGTH.search(told)
+        return Answer(head, told[: match.start(1)], told[match.end(1) :]) if match else None
+
+
+class Plans:
+    """Of all requests of one gateway."""
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self.body_bytes = min(_BODY_BYTES, config.body_limit_bytes)
+        """Of a plain request; bigger ones are not read at once."""
+        self._config = config
+        self._known: dict[bytes, Plan] = {}
+        self._answers: dict[tuple[bytes, bool], Answers] = {}
+
+    def find(self, data: bytes) -> Plan | None:
+        """The kind of the request whose head is at the start of `data`; None for no plain one."""
+        end = data.find(b"\r\n\r\n", 0, _HEAD_BYTES) + 4
+        match = _LENGTH.search(data, 0, end) if end >= 4 else None
+        if match is None:
+            return None
+        start, stop = match.span(1)
+        before, after = data[:start], data[stop:end]
+        raw = before + after
+        plan = self._known.get(raw)
+        # The same bytes with the length elsewhere would be another head.
+        if plan is not None and plan.after == after:
+            return plan
+        return self._learn(raw, before, after, data[:end])
+
+    def _learn(self, raw: bytes, before: bytes, after: bytes, data: bytes) -> Plan | None:
+        try:
+            head = heads.request(data)
+        except heads.Malformed:
+            return None
+        config = self._config
+        asked = paths.INFERENCE.get(head.path)
+        scope = config.hosts.scope(head.host.decode("utf-8", "replace"))
+        if (
+            asked is None
+            or scope is None
+            or head.method != "POST"
+            or not head.http11
+            or head.length is None
+            or head.expects
+            or head.encoding not in (b"", b"identity")
+            or multipart.boundary(head.content_type.decode("latin-1")) is not None
+        ):
+            return None
+        if len(self._known) >= _HEADS:
+            self._known.clear()
+            self._answers.clear()
+        plan = self._known[raw] = Plan(
+            (before, after), head, asked, scope, self._answers_to(head), config.default_namespace
+        )
+        return plan
+
+    def _answers_to(self, head: heads.RequestHead) -> Answers:
+        extra = cors(head, self._config)
+        kind = (extra, not head.keep)
+        found = self._answers.get(kind)
+        if found is None:
+            found = self._answers[kind] = Answers(
+                extra=extra, last=not head.keep, drop_cors=bool(self._config.cors_origins)
+            )
+        return found
+
+
+def cors(head: heads.RequestHead, config: GatewayConfig) -> bytes:
+    """The field lines for browsers in every answer to a request."""
+    if not config.cors_origins:
+        return b""
+    origin = head.field(b"origin").decode("latin-1") or None
+    return rewriting.lines(headers.cors(origin, config.cors_origins).items())
+
+
+def length(plan: Plan, data: bytes) -> tuple[int, int] | None:
+    """Where the body begins and its length, if the head at the start of `data` is of this kind."""
+    if not data.startswith(plan.before):
+        return None
+    start = len(plan.before)
+    stop = data.find(b"\r", start, start + _DIGITS + 1)
+    digits = data[start:stop]
+    if not digits.isdigit() or not data.startswith(plan.after, stop):
+        return None
+    return stop + len(plan.after), int(digits)

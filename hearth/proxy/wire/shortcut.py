@@ -1,0 +1,77 @@
+"""A client connection whose plain requests take the short way, as long as nothing is in it."""
+
+import logging
+from abc import abstractmethod
+
+from hearth.proxy.wire.parts import Parts
+from hearth.proxy.wire.plans import Plan
+from hearth.proxy.wire.receiving import Receiving
+from hearth.proxy.wire.states import Phase
+from hearth.proxy.wire.sweep import NEVER
+from hearth.proxy.wire.visit import Visit
+from hearth.proxy.wire.warm import Warm, take
+
+log = logging.getLogger(__name__)
+
+_SOON_S = 0.5
+"""A small body comes right after its head; later, it takes the long way."""
+
+
+class Shortcut(Receiving):
+    """Has the one request that is being served."""
+
+    __slots__ = ("awaits", "choked", "plan", "state", "trickles", "visit")
+
+    def __init__(self, parts: Parts) -> None:
+        super().__init__(parts)
+        self.state = Phase.IDLE
+        self.visit: Visit | Warm | None = None
+        self.plan: Plan | None = None
+        self.awaits = False
+        """Whether the request in the buffer may yet take the short way."""
+        self.choked = False
+        """Whether the client takes no more for now."""
+        self.trickles = False
+        """Whether a head came, but not all of it."""
+
+    @abstractmethod
+    def answered(self, *, keep: bool) -> None:
+        """The answer is whole."""
+
+    @abstractmethod
+    def abort(self) -> None:
+        """Break the connection."""
+
+    def goes_warm(self, data: bytes) -> bool:
+        """Whether what is here took the short way, or may when its body is here."""
+        if self.choked or self.trickles:
+            return False
+        try:
+            taken = take(self.parts, self, data)
+        except Exception:
+            log.exception("request failed")
+            self.abort()
+            return True
+        if isinstance(taken, Warm):
+            self.buffer = b""
+            self.awaits = False
+            self.visit = taken
+            self.state = Phase.BUSY
+            self.due = NEVER
+            return True
+        if taken and not self.awaits:
+            self.due = self.parts.sweep.time() + _SOON_S
+        self.awaits = taken
+        return taken
+
+    def long_way(self) -> bool:
+        """Wait no longer for a small body; whether one was waited for."""
+        awaits, self.awaits = self.awaits, False
+        if awaits:
+            self.advance()
+        return awaits
+
+    def changed_over(self, visit: Visit) -> None:
+        """The request goes on as `visit`."""
+        if self.visit is not None:
+            self.visit = visit

@@ -1,0 +1,253 @@
+"""The short way of a plain request to a backend that runs: one write there, one write back.
+
+It is taken where nothing can be in the way, and left for the long one, `Turn`, as soon as
+anything is: until its answer is whole, the client has been told nothing.
+"""
+
+from typing import Protocol
+
+import msgspec
+
+from hearth.demand import Claim, QueueFull
+from hearth.proxy import openai
+from hearth.proxy.activation import Place
+from hearth.proxy.answers import Problem
+from hearth.proxy.wire.link import Link
+from hearth.proxy.wire.names import Unknown
+from hearth.proxy.wire.parts import Parts
+from hearth.proxy.wire.plans import Answer, Plan, length
+from hearth.proxy.wire.states import Client
+from hearth.proxy.wire.turn import Turn
+from hearth.proxy.wire.visit import Visit
+from hearth.routes import Route
+
+
+class WarmClient(Client, Protocol):
+    """The connection, as the short way knows it."""
+
+    plan: Plan | None
+    """The kind of its last request."""
+
+    def address(self) -> bytes:
+        """The client's."""
+        ...
+
+    def changed_over(self, visit: Visit) -> None:
+        """The request that it waits for goes on as `visit`."""
+        ...
+
+
+class Warm:
+    """One request that is sent, or for which a connection is being made."""
+
+    __slots__ = (
+        "_began_at", "_begin", "_claim", "_client", "_data", "_key", "_link", "_model", "_name",
+        "_parts", "_place", "_plan", "_raw", "_route", "_span", "due",
+    )  # fmt: skip
+
+    def __init__(
+        self, parts: Parts, client: WarmClient, plan: Plan, route: Route, place: Place,
+        claim: Claim, data: bytes, begin: int, model: str, name: str | None,
+        span: openai.Span | None,
+    ) -> None:  # fmt: skip
+        self._parts = parts
+        self._client = client
+        self._plan = plan
+        self._route = route
+        self._key = route.key
+        self._place = place
+        self._claim = claim
+        self._data = data
+        self._begin = begin
+        self._model = model
+        self._name = name
+        self._span = span
+        self._raw = b""
+        """An answer's head whose body has not come."""
+        self._link: Link | None = None
+        self._began_at = now = parts.sweep.time()
+        self.due = now + route.response_timeout_s
+        parts.sweep.watch(self)
+        parts.running.add(self)
+        parts.pool.ask(self._address(), self)
+
+    # The pool's side
+
+    def connected(self, link: Link) -> None:
+        """Send it."""
+        self._link = link
+        plan, begin = self._plan, self._begin
+        body = memoryview(self._data)[begin:]
+        fields = plan.fields(
+            self._client.address(), authenticated=self._route.authentication is not None
+        )
+        if self._span is None:
+            size = b"%d\r\n\r\n" % len(body)
+            link.carry(self, b"".join((plan.line, link.host, fields, size, body)))
+            return
+        start, stop = self._span
+        name = msgspec.json.encode(self._name)
+        size = b"%d\r\n\r\n" % (len(body) - stop + start + len(name))
+        link.carry(
+            self,
+            b"".join((plan.line, link.host, fields, size, body[:start], name, body[stop:])),
+        )
+
+    def unreachable(self) -> None:
+        """Nothing was sent."""
+        self._leave(dial=False)[0].unreachable()
+
+    # The link's side
+
+    def heard(self, data: bytes) -> None:
+        """What came: the answer, its head, or something else."""
+        raw = self._raw
+        if raw:
+            data = raw + data
+        found = self._plan.answers.find(data)
+        if found is not None:
+            kind, begin, size = found
+            if len(data) == begin + size:
+                self._finish(kind, memoryview(data)[begin:])
+                return
+            if len(data) == begin and not raw:
+                # Engines write their heads first.
+                self._raw = data
+                return
+        self._raw = data
+        self._leave()
+
+    def lost(self, *, clean: bool, heard: bool) -> None:
+        """The connection ended before the answer was whole."""
+        self._leave()[0].lost(clean=clean, heard=bool(self._raw))
+
+    def failed(self) -> None:
+        """A defect of ours."""
+        self._leave()[1].mistaken()
+
+    # The client's side, the sweep's and the gateway's
+
+    def gone(self) -> None:
+        """The client is gone."""
+        self._leave()[1].gone()
+
+    def pause(self) -> None:
+        """The client takes no more for now."""
+        self._leave()[1].pause()
+
+    def resume(self) -> None:
+        """It never paused."""
+
+    def mistaken(self) -> None:
+        """A defect of ours."""
+        self.failed()
+
+    def retire(self) -> None:
+        """The connection ends with this answer."""
+        self._leave()[1].retire()
+
+    def cut(self) -> None:
+        """The gateway stops."""
+        self._leave()[1].cut()
+
+    def expired(self, now: float) -> None:
+        """The backend is silent."""
+        self._leave()[0].expired(now)
+
+    # Ends
+
+    def _finish(self, kind: Answer, body: memoryview) -> None:
+        parts, link, key, client = self._parts, self._link, self._key, self._client
+        assert link is not None
+        client.write(b"".join((kind.before, b"%d" % len(body), kind.after, body)))
+        self._link = None
+        link.finish(keep=kind.keep)
+        parts.sweep.forget(self)
+        parts.running.discard(self)
+        size, self._data = len(self._data), b""
+        parts.budget.give(size)
+        parts.balance.answered(self._place.backend.uid)
+        self._place.release()
+        self._claim.release()
+        seconds = parts.sweep.time() - self._began_at
+        parts.observer.first_byte(key, seconds=seconds)
+        parts.observer.finished(key, outcome=kind.outcome, status=kind.status, seconds=seconds)
+        parts.changed()
+        client.answered(keep=not self._plan.last)
+
+    def _address(self) -> tuple[str, int]:
+        return self._place.backend.host, self._place.backend.port
+
+    def _leave(self, *, dial: bool = True) -> tuple[Turn, Visit]:
+        """Go on the long way, as if it had been taken from the beginning."""
+        parts, link = self._parts, self._link
+        self._link = None
+        parts.sweep.forget(self)
+        parts.running.discard(self)
+        data, self._data = self._data, b""
+        parts.budget.give(len(data))
+        client = self._client
+        visit = Visit(parts, client, self._plan.head, peer=client.address(), scheme=b"http")
+        client.changed_over(visit)
+        turn = visit.take_over(
+            self._route,
+            self._plan.asked,
+            openai.Target(model=self._model),
+            data[self._begin :],
+            began_at=self._began_at,
+        )
+        turn.carry_on(
+            self._claim, self._place, link, route=self._route, name=self._name, limit=self.due
+        )
+        if link is not None:
+            link.hand_over(turn, self._raw)
+        elif dial:
+            parts.pool.leave(self._address(), self)
+            turn.dial()
+        return turn, visit
+
+
+def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | bool:
+    """Start the request that `data` is, if it is one for the short way.
+
+    If not, whether it may be one when the rest of its body is here; nothing was done.
+    """
+    plan = client.plan
+    found = length(plan, data) if plan is not None else None
+    if found is None:
+        client.plan = plan = parts.plans.find(data)
+        found = length(plan, data) if plan is not None else None
+    if plan is None or found is None:
+        return False
+    begin, size = found
+    if len(data) != begin + size or size > parts.plans.body_bytes:
+        return len(data) < begin + size <= begin + parts.plans.body_bytes
+    body = data[begin:]
+    model = openai.plain(body)
+    key = plan.key(model) if model is not None else None
+    route = parts.routes.find(key) if key is not None else None
+    if model is None or route is None or parts.stopping or not parts.routes.complete:
+        return False
+    if route.authentication is not None and not parts.door.open(route, plan.sent_key):
+        return False
+    place = parts.activation.take(route.key)
+    if place is None:
+        return False
+    name = parts.names.name(route.key, place.backend, model)
+    span = openai.only_model(body) if name is not None else None
+    if name is Unknown.UNKNOWN or (span is None) != (name is None):
+        # The backend must be asked first, or the body looked through.
+        place.release()
+        return False
+    try:
+        claim = parts.demand.admit(route.key, limit=route.max_queue)
+    except QueueFull:
+        place.release()
+        return False
+    try:
+        parts.budget.take(len(data))
+    except Problem:
+        claim.release()
+        place.release()
+        return False
+    return Warm(parts, client, plan, route, place, claim, data, begin, model, name, span)
