@@ -141,3 +141,26 @@ def test_the_splice_of_a_form():
 )
 def test_a_short_cut_finds_what_the_long_way_finds(body):
     assert openai.model_spans(body, "") == tuple(openai._top_level(body, "model"))
+
+
+@pytest.mark.parametrize(
+    ("body", "model"),
+    [
+        (b'{"model": "m"}', "m"),
+        (b'{"stream": false, "model": "m"}', "m"),
+        (b'{"stream": null, "model": "m"}', "m"),
+        (b'{"model": "m", "stream": true}', None),
+        (b'{"model": "m", "stream": 0}', None),
+        (b'{"model": "m", "stream": "no"}', None),
+        (b'{"model": ""}', None),
+        (b'{"model": 1}', None),
+        (b'{"model": null}', None),
+        (b"{}", None),
+        (b"[]", None),
+        (b"", None),
+        (b"{", None),
+        (b'{"model": "m", "a": ' + b"[" * 5000 + b"]" * 5000 + b"}", None),
+    ],
+)
+def test_a_plain_body_names_a_model_and_asks_for_no_stream(body, model):
+    assert openai.plain(body) == model

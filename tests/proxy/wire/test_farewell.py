@@ -1,0 +1,23 @@
+"""A request ends once, whatever else happens to it."""
+
+import anyio
+
+from hearth.proxy import faults
+from tests.proxy import backend
+from tests.proxy.stage import STREAM, pod, stage
+
+
+async def test_an_end_after_the_end_changes_nothing():
+    async with backend.running(lambda conn: conn.until_closed()) as server, stage() as s:
+        s.put(pod(server))
+        async with s.raw(STREAM) as raw:
+            await server.until(lambda b: bool(b.calls()))
+            (visit,) = s.gateway._parts.running
+            visit.cut()
+            await raw.until(b"shutting_down")
+            visit.fail(faults.lost())
+            visit.gone()
+        await anyio.wait_all_tasks_blocked()
+        assert s.record.outcomes == ["shutting_down"]
+        assert s.gateway.held_bytes == 0
+        assert not s.gateway._parts.running
