@@ -1,20 +1,21 @@
 """The five ExternalScaler methods, answered from the two tables without awaiting anything."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import anyio
 from google.protobuf.message import DecodeError
-from grpclib.const import Status
+from grpclib.const import Cardinality, Status
 from grpclib.exceptions import GRPCError
+from grpclib.protocol import Peer
 from grpclib.server import Stream
 
 from hearth import trigger
 from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
-from hearth.keda import push, tls
+from hearth.keda import push, tls, unary
 from hearth.keda.answers import Answers, Unknown
 from hearth.routes import RouteTable
 
@@ -51,37 +52,61 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
         self._routes = routes
         self._pushes = pushes
         self._observer = observer
+        self._replies: dict[str, Callable[[Peer, Any], Any]] = {
+            "IsActive": self._active,
+            "GetMetricSpec": self._specs,
+            "GetMetrics": self._metrics,
+        }
         self._streams = 0
         self._ending = anyio.Event()
         self._ended = anyio.Event()
 
+    def answers(self) -> Mapping[str, unary.Answer]:
+        """The methods of one message, by path, for whoever has the message at once."""
+        found: dict[str, unary.Answer] = {}
+        for path, handler in self.__mapping__().items():
+            if handler.cardinality is Cardinality.UNARY_UNARY:
+                method = path.rpartition("/")[2]
+                found[path] = self._answer(method, handler.request_type)
+        return found
+
+    def _answer(self, method: str, request_type: Any) -> unary.Answer:
+        reply = self._replies[method]
+
+        def answer(message: bytes, peer: Peer) -> bytes:
+            encoded: bytes = reply(peer, request_type.FromString(message)).SerializeToString()
+            # Errors are counted where they are answered.
+            self._observer.called(method, code=Status.OK.name)
+            return encoded
+
+        return answer
+
+    async def _unary(self, method: str, stream: Stream[Any, Any]) -> None:
+        with self._counted(method):
+            request = await _request(stream)
+            await stream.send_message(self._replies[method](stream.peer, request))
+
     async def IsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
-        with self._counted("IsActive"):
-            key, wanted = self._read(stream, await _request(stream))
-            with _translated(key):
-                active = self._answers.active(key, uid=wanted.uid)
-            await stream.send_message(pb.IsActiveResponse(result=active))
+        await self._unary("IsActive", stream)
 
     async def StreamIsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
         async def send() -> None:
             await stream.send_message(pb.IsActiveResponse(result=True))
 
         with self._counted("StreamIsActive"), self._streaming():
-            key, wanted = self._read(stream, await _request(stream))
+            key, wanted = self._read(stream.peer, await _request(stream))
             over_tls = tls.caller(stream.peer) is not None
             with _translated(key):
                 try:
                     await self._pushes.stream(key, uid=wanted.uid, send=send, tls=over_tls)
                 except push.ServiceGone:
-                    self._permit(stream, key)
+                    self._permit(stream.peer, key)
                     raise
 
     async def GetMetricSpec(
         self, stream: Stream[pb.ScaledObjectRef, pb.GetMetricSpecResponse]
     ) -> None:
-        with self._counted("GetMetricSpec"):
-            _, wanted = self._read(stream, await _request(stream))
-            await stream.send_message(_specs(wanted))
+        await self._unary("GetMetricSpec", stream)
 
     async def StreamMetricSpec(
         self, stream: Stream[pb.ScaledObjectRef, pb.GetMetricSpecResponse]
@@ -89,26 +114,11 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
         # The specs follow from the metadata alone, and KEDA opens a new stream when that changes:
         # for the life of this one there is nothing more to say.
         with self._counted("StreamMetricSpec"), self._streaming():
-            _, wanted = self._read(stream, await _request(stream))
-            await stream.send_message(_specs(wanted))
+            await stream.send_message(self._specs(stream.peer, await _request(stream)))
             await self._ending.wait()
 
     async def GetMetrics(self, stream: Stream[pb.GetMetricsRequest, pb.GetMetricsResponse]) -> None:
-        with self._counted("GetMetrics"):
-            request = await _request(stream)
-            if request.metricName != trigger.METRIC:
-                raise GRPCError(
-                    Status.INVALID_ARGUMENT,
-                    f"there is no metric {request.metricName[:MAX_NAME]!r}; "
-                    f"ask for {trigger.METRIC!r}",
-                )
-            key, wanted = self._read(stream, request.scaledObjectRef)
-            with _translated(key):
-                demand = self._answers.metric(key, uid=wanted.uid, target=wanted.target)
-            value = pb.MetricValue(
-                metricName=trigger.METRIC, metricValue=demand, metricValueFloat=float(demand)
-            )
-            await stream.send_message(pb.GetMetricsResponse(metricValues=[value]))
+        await self._unary("GetMetrics", stream)
 
     async def end_streams(self) -> None:
         """End every stream with OK; returns when each has said so to its peer's socket."""
@@ -117,15 +127,44 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
         if self._streams:
             await self._ended.wait()
 
+    def _active(self, peer: Peer, reference: pb.ScaledObjectRef) -> pb.IsActiveResponse:
+        key, wanted = self._read(peer, reference)
+        with _translated(key):
+            active = self._answers.active(key, uid=wanted.uid)
+        return pb.IsActiveResponse(result=active)
+
+    def _specs(self, peer: Peer, reference: pb.ScaledObjectRef) -> pb.GetMetricSpecResponse:
+        _, wanted = self._read(peer, reference)
+        spec = pb.MetricSpec(
+            metricName=trigger.METRIC,
+            targetSize=wanted.target,
+            targetSizeFloat=float(wanted.target),
+        )
+        return pb.GetMetricSpecResponse(metricSpecs=[spec])
+
+    def _metrics(self, peer: Peer, request: pb.GetMetricsRequest) -> pb.GetMetricsResponse:
+        if request.metricName != trigger.METRIC:
+            raise GRPCError(
+                Status.INVALID_ARGUMENT,
+                f"there is no metric {request.metricName[:MAX_NAME]!r}; ask for {trigger.METRIC!r}",
+            )
+        key, wanted = self._read(peer, request.scaledObjectRef)
+        with _translated(key):
+            demand = self._answers.metric(key, uid=wanted.uid, target=wanted.target)
+        value = pb.MetricValue(
+            metricName=trigger.METRIC, metricValue=demand, metricValueFloat=float(demand)
+        )
+        return pb.GetMetricsResponse(metricValues=[value])
+
     def _read(
-        self, stream: Stream[Any, Any], reference: pb.ScaledObjectRef
+        self, peer: Peer, reference: pb.ScaledObjectRef
     ) -> tuple[ServiceKey, trigger.Trigger]:
         key, wanted = _read(reference)
-        self._permit(stream, key)
+        self._permit(peer, key)
         return key, wanted
 
-    def _permit(self, stream: Stream[Any, Any], key: ServiceKey) -> None:
-        why = tls.forbidden(tls.caller(stream.peer), key, self._routes.find(key))
+    def _permit(self, peer: Peer, key: ServiceKey) -> None:
+        why = tls.forbidden(tls.caller(peer), key, self._routes.find(key))
         if why is not None:
             raise GRPCError(Status.PERMISSION_DENIED, why)
 
@@ -187,15 +226,6 @@ def _read(reference: pb.ScaledObjectRef) -> tuple[ServiceKey, trigger.Trigger]:
     except trigger.BadTrigger as error:
         raise GRPCError(Status.INVALID_ARGUMENT, f"trigger metadata: {error}") from error
     return trigger.key(namespace=reference.namespace, name=reference.name), wanted
-
-
-def _specs(wanted: trigger.Trigger) -> pb.GetMetricSpecResponse:
-    spec = pb.MetricSpec(
-        metricName=trigger.METRIC,
-        targetSize=wanted.target,
-        targetSizeFloat=float(wanted.target),
-    )
-    return pb.GetMetricSpecResponse(metricSpecs=[spec])
 
 
 def _not_found(key: ServiceKey) -> GRPCError:

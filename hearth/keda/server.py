@@ -6,25 +6,24 @@ import logging
 import socket
 import time
 from asyncio import BaseTransport, Transport
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 import anyio
-from grpclib.protocol import EventsProcessor, H2Protocol
+from grpclib.protocol import H2Protocol
 from grpclib.server import Server
-from h2.errors import ErrorCodes
-from h2.events import DataReceived
 from h2.settings import SettingCodes
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.keda import tls
+from hearth.keda import blocks, tls
 from hearth.keda.answers import Answers
 from hearth.keda.gate import Gate
 from hearth.keda.gathered import Gathered
 from hearth.keda.identities import Identities
 from hearth.keda.push import Pushes, ScalerObserver, Sleep, Unobserved
 from hearth.keda.scaler import Scaler
+from hearth.keda.unary import Answer, UnaryProcessor
 from hearth.routes import RouteTable
 from hearth.streams import ManyStreams
 
@@ -33,8 +32,6 @@ log = logging.getLogger(__name__)
 MAX_STREAMS = 20_000
 """On one connection.  KEDA has a single one for all services and holds two streams for each;
 beyond h2's default of 100 its next call would block for ever."""
-MAX_REQUEST_BYTES = 64 * 1024
-"""A reference with its metadata is a few hundred bytes."""
 BACKLOG = 100
 """Connections the kernel may hold for us; KEDA opens a handful."""
 DEAD_PEER_S = 60
@@ -84,7 +81,7 @@ class ScalerServer:
 
         Raises CannotListen.
         """
-        server = _Server([self._scaler])
+        server = _Server(self._scaler)
         try:
             listener = await _bind(host, port)
             await server.start(sock=listener, backlog=BACKLOG, ssl=door.context if door else None)
@@ -129,9 +126,10 @@ class ScalerServer:
 class _Server(Server):
     """grpclib's server, which knows its connections and makes them ours."""
 
-    def __init__(self, handlers: list[Scaler]) -> None:
-        super().__init__(handlers)
+    def __init__(self, scaler: Scaler) -> None:
+        super().__init__([scaler])
         self.connections: set[_Connection] = set()
+        self._answers = scaler.answers()
 
     def cut_distrusted(self, identities: Identities, key: ServiceKey) -> None:
         """Close what was let in for a service by a CA that it does not trust any more."""
@@ -142,7 +140,7 @@ class _Server(Server):
                 connection.cut("the client's CA is not trusted any more")
 
     def _protocol_factory(self) -> H2Protocol:
-        return _Connection(super()._protocol_factory, self.connections)
+        return _Connection(super()._protocol_factory, self.connections, self._answers)
 
 
 class _Connection(H2Protocol):
@@ -151,9 +149,15 @@ class _Connection(H2Protocol):
     Pings are answered by h2 however often they come.
     """
 
-    def __init__(self, plain: Callable[[], H2Protocol], connections: "set[_Connection]") -> None:
+    def __init__(
+        self,
+        plain: Callable[[], H2Protocol],
+        connections: "set[_Connection]",
+        answers: Mapping[str, Answer],
+    ) -> None:
         self._plain = plain
         self._connections = connections
+        self._answers = answers
 
     def connection_made(self, transport: BaseTransport) -> None:
         # Not sooner: whoever fails in a handshake would leave grpclib a handler for ever.
@@ -164,11 +168,12 @@ class _Connection(H2Protocol):
         self.identity = tls.identity(transport)
         h2 = self.connection._connection
         ManyStreams.take_over(h2)
+        blocks.take_over(h2)
         h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS})
         # In force at once: a client need not have seen any limit before it opens its streams.
         h2.local_settings.acknowledge()
         self.connection.flush()
-        self.processor = _Processor(self.handler, self.connection)
+        self.processor = UnaryProcessor(self.handler, self.connection, answers=self._answers)
         for level, name, value in _SOCKET_OPTIONS:
             if hasattr(socket, name):
                 self._transport.get_extra_info("socket").setsockopt(
@@ -184,19 +189,6 @@ class _Connection(H2Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._connections.discard(self)
         super().connection_lost(exc)
-
-
-class _Processor(EventsProcessor):
-    """Cuts off a request that grows beyond what any reference needs."""
-
-    def process_data_received(self, event: DataReceived) -> None:
-        super().process_data_received(event)
-        stream = self.streams.get(event.stream_id)
-        if stream is not None and stream.data_received > MAX_REQUEST_BYTES and stream.closable:
-            log.warning("request too large", extra={"limit_bytes": MAX_REQUEST_BYTES})
-            stream.reset_nowait(ErrorCodes.ENHANCE_YOUR_CALM)
-            stream.__terminated__("request too large")
-            self.handler.cancel(stream)
 
 
 async def _bind(host: str, port: int) -> socket.socket:

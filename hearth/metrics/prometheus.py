@@ -50,6 +50,7 @@ class Metrics:
         self._pushes = _counter(registry, instruments.PUSHES)
         self._watchdog = _counter(registry, instruments.WATCHDOG)
         self._calls = _counter(registry, instruments.CALLS)
+        self._called: dict[tuple[str, str], Counter] = {}
         self._reconcile = _histogram(registry, instruments.RECONCILE)
         self._stall = _histogram(registry, instruments.STALL)
         ProcessCollector(registry=registry)
@@ -108,7 +109,10 @@ class Metrics:
 
     def called(self, method: str, *, code: str) -> None:
         """KEDA made a call; `code` is the name of a gRPC status."""
-        self._calls.labels(method, code).inc()
+        counted = self._called.get((method, code))
+        if counted is None:
+            counted = self._called[method, code] = self._calls.labels(method, code)
+        counted.inc()
 
     # the rest of the process
 

@@ -16,7 +16,8 @@ from grpclib.exceptions import GRPCError, StreamTerminatedError
 from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_pb2 as pb
 from hearth.keda import server
-from hearth.keda.server import MAX_REQUEST_BYTES, CannotListen, ScalerServer
+from hearth.keda.server import CannotListen, ScalerServer
+from hearth.keda.unary import MAX_REQUEST_BYTES
 from tests.keda.conftest import KEY, reference
 
 STREAMS = 320
