@@ -1,4 +1,4 @@
-"""Hearth's gateway over a route table that leads to one backend: every feature on, no cluster.
+"""Hearth's gateway and pushes over a route table with one backend: every feature on, no cluster.
 
 `python -m bench.harness --port 8090 --backend 127.0.0.1:9000 [--cold] [--services 1000]`.  Keys
 are checked, the model's name is replaced in the body, metrics are counted; `--cold` has no
@@ -12,6 +12,8 @@ import anyio
 from hearth import loop
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
+from hearth.keda.gate import Gate
+from hearth.keda.push import Pushes
 from hearth.metrics.prometheus import Metrics
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
@@ -63,6 +65,9 @@ async def serve(port: int, address: str, *, cold: bool, services: int) -> None:
     for number in range(1, services):
         routes.put(route(f"idle-{number}", ()))
     routes.put(route(MODEL, () if cold else (backend(address),)))
+    gate = Gate()
+    gate.open()
+    Pushes(demand, routes, gate, observer=metrics)
     async with anyio.create_task_group() as tasks:
         await tasks.start(gateway.serve, "127.0.0.1", port)
         tasks.start_soon(metrics.watch_loop)

@@ -17,9 +17,9 @@ import anyio
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable, Listener
 from hearth.keda.gate import Gate
+from hearth.keda.spells import Spell, Told, decide, observe
 from hearth.routes import RouteTable
 
-RESEND_MAX_S = 30.0
 APPEAR_S = 10.0
 """How long a stream waits for the route of a service whose ScaledObject was written first."""
 
@@ -49,59 +49,6 @@ class Unobserved:
     def stream_closed(self, key: ServiceKey) -> None: ...
     def pushed(self, key: ServiceKey) -> None: ...
     def called(self, method: str, *, code: str) -> None: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Spell:
-    """One stretch of demand without an endpoint."""
-
-    since: float
-    lapses_at: float
-    """When its demand ends by itself; infinite while requests are pending."""
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What one stream was told of a spell."""
-
-    since: float
-    pushes: int
-    next_at: float
-
-
-def resend_s(pushes: int) -> float:
-    """Seconds between push number `pushes` of a spell and the next one: 2, 4, 8, 16, 30, 30."""
-    return min(RESEND_MAX_S, 2.0 ** min(pushes, 8))
-
-
-def observe(spell: Spell | None, *, unserved: bool, lapses_at: float, now: float) -> Spell | None:
-    """The spell that runs now.
-
-    A spell whose demand lapsed unseen is over: what is unserved now is another one.
-    """
-    if not unserved:
-        return None
-    if spell is None or now >= spell.lapses_at:
-        return Spell(now, lapses_at)
-    return Spell(spell.since, lapses_at)
-
-
-def decide(told: Told | None, spell: Spell | None, *, now: float) -> tuple[Told | None, bool]:
-    """What a stream was told after this look, and whether it must push.
-
-    | spell   | told of it | time since the last push | push |
-    | ------- | ---------- | ------------------------ | ---- |
-    | none    | -          | -                        | no   |
-    | running | never      | -                        | yes  |
-    | running | n times    | less than resend_s(n)    | no   |
-    | running | n times    | resend_s(n) or more      | yes  |
-    """
-    if spell is None:
-        return None, False
-    pushes = told.pushes if told is not None and told.since == spell.since else 0
-    if told is not None and pushes and now < told.next_at:
-        return told, False
-    return Told(spell.since, pushes + 1, now + resend_s(pushes + 1)), True
 
 
 def exists(routes: RouteTable, key: ServiceKey, uid: str) -> bool:
@@ -279,8 +226,17 @@ class Pushes:
         return may and exists(self._routes, stream.key, stream.uid)
 
     def _changed(self, key: ServiceKey) -> None:
+        streams = self._streams.get(key, ())
+        if (
+            self._gate.closed is None
+            and key not in self._spells
+            and self._routes.endpoints(key)
+            and all(stream.greeted and stream.told is None for stream in streams)
+        ):
+            # Each request comes by here, twice: of what is served there is nothing to say.
+            return
         spell = self._observe(key)
-        for stream in self._streams.get(key, ()):
+        for stream in streams:
             self._look(stream, spell, self._clock())
             if stream.due or not stream.greeted:
                 stream.wake.set()
