@@ -4,7 +4,6 @@ Nothing here wakes a service or changes anything.
 """
 
 import contextlib
-import errno
 import logging
 from collections.abc import Callable, Mapping
 from typing import Protocol
@@ -12,6 +11,7 @@ from typing import Protocol
 import msgspec
 from aiohttp import hdrs, web
 
+from hearth import listening
 from hearth.admin import document, feed, page
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
@@ -99,7 +99,9 @@ class Admin:
             await web.TCPSite(runner, host, port).start()
         except OSError as error:
             await runner.cleanup()
-            raise CannotListen(_advice(host, port, error)) from error
+            raise CannotListen(
+                f"cannot open the admin port on {host}:{port}: {listening.why(error)}"
+            ) from error
         self._runner = runner
         bound: tuple[str, int] = runner.addresses[0][:2]
         log.info("admin port listens", extra={"host": bound[0], "port": bound[1]})
@@ -181,16 +183,3 @@ async def _secure(request: web.Request, response: web.StreamResponse) -> None:
 
 def _json(body: bytes, *, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type="application/json")
-
-
-def _advice(host: str, port: int, error: OSError) -> str:
-    where = f"cannot open the admin port on {host}:{port}"
-    match error.errno:
-        case errno.EADDRINUSE:
-            return f"{where}: the port is in use; stop what listens there or choose another port"
-        case errno.EACCES:
-            return f"{where}: not permitted; choose a port from 1024 on"
-        case errno.EADDRNOTAVAIL:
-            return f"{where}: this machine has no such address"
-        case _:
-            return f"{where}: {error.strerror or error}"

@@ -1,6 +1,5 @@
 """Listen for KEDA, and end its streams cleanly."""
 
-import errno
 import functools
 import logging
 import socket
@@ -14,6 +13,7 @@ from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 from h2.settings import SettingCodes
 
+from hearth import listening
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.keda import blocks, tls
@@ -86,7 +86,9 @@ class ScalerServer:
             listener = await _bind(host, port)
             await server.start(sock=listener, backlog=BACKLOG, ssl=door.context if door else None)
         except (OSError, UnicodeError) as error:
-            raise CannotListen(advice(host, port, error)) from error
+            raise CannotListen(
+                f"cannot listen for KEDA on {host}:{port}: {listening.why(error)}"
+            ) from error
         self._servers.append(server)
         if door is not None:
             door.identities.listen(functools.partial(server.cut_distrusted, door.identities))
@@ -205,17 +207,3 @@ async def _bind(host: str, port: int) -> socket.socket:
         listener.close()
         raise
     return listener
-
-
-def advice(host: str, port: int, error: OSError | UnicodeError) -> str:
-    """Why the address cannot be listened on, and what to do."""
-    where = f"cannot listen for KEDA on {host}:{port}"
-    match getattr(error, "errno", None):
-        case errno.EADDRINUSE:
-            return f"{where}: the port is in use; stop what listens there or choose another port"
-        case errno.EACCES:
-            return f"{where}: not permitted; choose a port from 1024 on"
-        case errno.EADDRNOTAVAIL:
-            return f"{where}: this machine has no such address"
-        case _:
-            return f"{where}: {getattr(error, 'strerror', None) or error}"

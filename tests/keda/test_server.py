@@ -1,6 +1,5 @@
 """Connections: many streams, clean ends, peers that vanish or misbehave."""
 
-import errno
 from pathlib import Path
 
 import anyio
@@ -129,20 +128,6 @@ async def test_a_peer_that_does_not_read_cannot_hold_up_the_end(world):
     assert world.count.open == 0
     assert world.count.pushes == 0
     assert world.count.calls == [("StreamIsActive", "CANCELLED")]
-
-
-@pytest.mark.parametrize(
-    ("error", "words"),
-    [
-        (OSError(errno.EADDRINUSE, "x"), "the port is in use; stop what listens there"),
-        (OSError(errno.EACCES, "x"), "not permitted; choose a port from 1024 on"),
-        (OSError(errno.EADDRNOTAVAIL, "x"), "this machine has no such address"),
-        (OSError(errno.EMFILE, "Too many open files"), "Too many open files"),
-        (UnicodeError("label too long"), "label too long"),
-    ],
-)
-def test_advice(error, words):
-    assert server.advice("h", 1, error).startswith(f"cannot listen for KEDA on h:1: {words}")
 
 
 async def test_calls_during_the_stop_hear_unavailable(world):
