@@ -16,6 +16,7 @@ from tests.kubernetes.world import LIMIT_S, World, variable
 _SHOWN = (
     ("-n", HOME, "logs", "-l", "app.kubernetes.io/name=hearth", "--prefix", "--tail=100"),
     ("get", "llmservices.serving.hearth.dev,scaledobjects,pods", "-A", "-o", "wide"),
+    ("-n", "keda", "logs", "deployment/keda-operator", "--tail=60"),
     ("get", "events", "-A", "--sort-by=.lastTimestamp"),
 )
 
