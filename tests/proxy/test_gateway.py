@@ -215,6 +215,9 @@ class Chaos:
 
 @pytest.mark.parametrize("seed", [1, 2])
 async def test_after_two_hundred_endings_nothing_is_left(seed):
+    async with stage():
+        # With a loop's first listener libuv opens a file, for when there are no more of them.
+        pass
     tasks_before = len(asyncio.all_tasks())
     files_before = len(os.listdir("/proc/self/fd"))
     config = replace(CONFIG, body_limit_bytes=64_000)

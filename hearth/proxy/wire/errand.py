@@ -105,6 +105,9 @@ class Errand(ABC):
             self.ticket = activation.ticket()
             if self.stream:
                 self._show_life()
+                if self.state is State.OVER:
+                    # The client was lost within that write.
+                    return
         self.enter(State.WAIT, self.deadline)
         place = activation.join(self.key, self)
         if place is not None:

@@ -125,6 +125,16 @@ def test_a_defect_of_ours_ends_the_request_not_the_process(caplog):
     assert "a defect" in caplog.text
 
 
+def test_a_link_that_was_paused_reads_when_it_goes_home():
+    made, transport, home = link()
+    receiver = Receiver(made)
+    made.data_received(HEAD)
+    made.pause()
+    made.finish(keep=True)
+    assert (transport.did, home.heard) == (["pause", "resume"], ["give"])
+    assert receiver.heard == [200, "settled"]
+
+
 def test_after_its_end_everything_is_harmless():
     made, _, home = link()
     made.connection_lost(None)
