@@ -33,7 +33,7 @@ class Misframed(Exception):
 class Chunked:
     """A chunked body, passed on as it is written, or (`decode`) as what it contains."""
 
-    __slots__ = ("_carry", "_decode", "_left", "ended", "rest", "tail", "terminator")
+    __slots__ = ("_carry", "_decode", "_last", "_left", "_tail", "ended", "rest", "terminator")
 
     def __init__(self, *, decode: bool = False) -> None:
         self._decode = decode
@@ -41,22 +41,42 @@ class Chunked:
         """Of the open chunk, its line end included."""
         self._carry = b""
         self.ended = False
+        self._tail = b""
+        self._last = b""
+        """The last chunk, where it came alone."""
         self.rest = b""
         """What followed the end."""
-        self.tail = b""
-        """The last bytes of the content."""
         self.terminator = b""
         """The last chunk as it came, to be written when all is well."""
 
+    @property
+    def tail(self) -> bytes:
+        """The last bytes of the content."""
+        return self._last[-2 - _TAIL_BYTES : -2] or self._tail
+
+    @property
+    def spliced(self) -> bool:
+        """Whether it is passed on as it is written."""
+        return not self._decode
+
+    def alone(self, data: bytes) -> bool:
+        """Whether `data` is one whole chunk, which then is passed on and counts as walked.
+
+        That is what engines do token by token: one read is one chunk.
+        """
+        if self._left or self._carry:
+            return False
+        at = data.find(_CRLF, 0, 16)
+        size = _SIZES.get(data[:at], 0)
+        if size < _TAIL_BYTES or at + size + 4 != len(data) or not data.endswith(_CRLF):
+            return False
+        self._last = data
+        return True
+
     def walk(self, data: bytes) -> bytes:
         """What may be passed on.  Raises Misframed."""
-        if not self._left and not self._carry:
-            # What engines do token by token: one read is one whole chunk.
-            at = data.find(_CRLF, 0, 16)
-            size = _SIZES.get(data[:at], 0)
-            if size >= _TAIL_BYTES and at + size + 4 == len(data) and data.endswith(_CRLF):
-                self.tail = data[-2 - _TAIL_BYTES : -2]
-                return data[at + 2 : -2] if self._decode else data
+        if self.alone(data):
+            return data[data.index(_CRLF) + 2 : -2] if self._decode else data
         return self._walk(data)
 
     def _walk(self, data: bytes) -> bytes:
@@ -107,7 +127,7 @@ class Chunked:
             elif size - at > _LAST_LIMIT_BYTES or not _may_become_last(data[match.end() :]):
                 raise Misframed("trailers without an end")
             break
-        self._left, self.tail = left, tail
+        self._left, self._tail, self._last = left, tail, b""
         if at < size and not self.ended:
             self._carry = data[at:]
         if self._decode:
@@ -178,11 +198,13 @@ Body = Chunked | Sized | Unbounded
 _SIZES: dict[bytes, int] = {}
 """Sizes seen before, by their digits."""
 _SIZES_KEPT = 4096
+_SIZE_KEPT = 16 * 1024
+"""A larger chunk is looked at anew each time, and not kept for its end."""
 
 
 def _size(digits: bytes) -> int:
     size = int(digits, 16)
-    if len(_SIZES) < _SIZES_KEPT:
+    if size <= _SIZE_KEPT and len(_SIZES) < _SIZES_KEPT:
         _SIZES[digits] = size
     return size
 

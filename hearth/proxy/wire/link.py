@@ -114,6 +114,10 @@ class Link(asyncio.Protocol):
         if data:
             self.data_received(data)
 
+    def relay_to(self, relay: Callable[[bytes], None]) -> None:
+        """Give the rest of the answer to `relay`."""
+        self._relay = relay
+
     def finish(self, *, keep: bool) -> None:
         """The answer was whole."""
         self._receiver = self._relay = None

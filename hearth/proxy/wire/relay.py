@@ -5,7 +5,7 @@ from enum import Enum, auto
 from hearth.proxy import answers, faults
 from hearth.proxy.answers import Code, ErrorBody
 from hearth.proxy.wire import endings, heads
-from hearth.proxy.wire.framing import Misframed, Unbounded
+from hearth.proxy.wire.framing import Chunked, Misframed, Unbounded
 from hearth.proxy.wire.reply import Reply, Unfinished
 
 _ERROR_BYTES = 64 * 1024
@@ -66,6 +66,13 @@ class Relay:
         """Whether, after a whole answer, the connection can carry another."""
         body = self._body
         return self._answer.keep and not body.rest and not isinstance(body, Unbounded)
+
+    @property
+    def spliced(self) -> Chunked | None:
+        """The body, where all that is left to do for its chunks is to pass them on."""
+        body = self._body
+        plain = self.begun and not (self._late or self._pending or body.ended)
+        return body if plain and isinstance(body, Chunked) and body.spliced else None
 
     def show(self) -> None:
         """A warm stream of events: its head goes out with this read, body or none."""

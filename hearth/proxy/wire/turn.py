@@ -8,6 +8,7 @@ from hearth.proxy.activation import shutting_down
 from hearth.proxy.paths import Inference
 from hearth.proxy.wire import endings, heads
 from hearth.proxy.wire.errand import Errand
+from hearth.proxy.wire.framing import Chunked
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.relay import Relay, Verdict
 from hearth.proxy.wire.reply import Reply
@@ -26,7 +27,7 @@ _LONGEST_PAUSE_S = 2.0
 class Turn(Errand):
     """One authenticated, well-formed request to one service, whole."""
 
-    __slots__ = ("_asked", "_pause_s", "_relay", "_retried", "_stamp")
+    __slots__ = ("_asked", "_body", "_pause_s", "_relay", "_retried", "_stamp")
 
     def __init__(
         self,
@@ -53,6 +54,8 @@ class Turn(Errand):
         )
         self._asked = asked
         self._relay: Relay | None = None
+        self._body: Chunked | None = None
+        """Of the answer, where its chunks are passed on as they are."""
         self._retried = False
         self._pause_s = _PAUSE_S
         self._stamp = 0.0
@@ -99,6 +102,19 @@ class Turn(Errand):
             self.write(out)
         if relay.verdict is not Verdict.GOES_ON:
             self._judge(relay)
+        elif self._body is None and self.link is not None:
+            self._body = relay.spliced
+            if self._body is not None:
+                self.link.relay_to(self._splice)
+
+    def _splice(self, data: bytes) -> None:
+        """The next chunk of a stream: few things are touched, for a thousand of them are cold."""
+        body = self._body
+        if body is not None and body.alone(data):
+            self._stamp = self.parts.sweep.now
+            self.write(data)
+        else:
+            self.received(data)
 
     def settled(self) -> None:
         """All of a read is here: a head without a body goes out alone."""
