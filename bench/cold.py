@@ -34,23 +34,25 @@ _BODY = b'{"model":"any","stream":true,"messages":[{"role":"user","content":"hi"
 _TICK_S = 0.002
 
 
-def rows(*, reps: int, quick: bool, cpus: tuple[str, str]) -> dict[str, dict[str, float]]:
-    """The figures of rows 9 to 11, and the wake of fifty services at once."""
-    samples, burst = (30, 200) if quick else (200, 1000)
-    found = [_once(samples=samples, burst=burst, cpus=cpus) for _ in range(reps)]
-    keys = {
-        "9": ("p99_ms", "p50_ms"),
-        "10": ("p99_ms", "p50_ms"),
-        "11": ("all_ms", "stall_ms"),
-        "wake_50": ("all_ms",),
-    }
+Figures = dict[str, dict[str, float]]
+"""By row of the benchmark, and name."""
+
+
+def rows(*, reps: int, quick: bool, cpus: tuple[str, str]) -> list[Figures]:
+    """The figures of rows 9 to 11, and the wake of fifty services at once, of each repetition."""
+    samples, burst = (100, 200) if quick else (200, 1000)
+    return [_once(samples=samples, burst=burst, cpus=cpus) for _ in range(reps)]
+
+
+def medians(found: list[Figures]) -> Figures:
+    """Of all repetitions."""
     return {
-        row: {key: round(statistics.median(f[row][key] for f in found), 3) for key in names}
-        for row, names in keys.items()
+        row: {name: round(statistics.median(f[row][name] for f in found), 3) for name in cells}
+        for row, cells in found[0].items()
     }
 
 
-def _once(*, samples: int, burst: int, cpus: tuple[str, str]) -> dict[str, dict[str, float]]:
+def _once(*, samples: int, burst: int, cpus: tuple[str, str]) -> Figures:
     context = multiprocessing.get_context("spawn")
     ready, stop = context.Event(), context.Event()
     stall = context.Value("d", 0.0)
@@ -61,7 +63,7 @@ def _once(*, samples: int, burst: int, cpus: tuple[str, str]) -> dict[str, dict[
         if not ready.wait(30):
             raise SystemExit("the gateway of the cold rows did not start")
         os.sched_setaffinity(0, {int(cpus[1])})
-        return asyncio.run(_measure(samples=samples, burst=burst, stall=stall))
+        return loop.run(_measure, samples, burst, stall)
     finally:
         os.sched_setaffinity(0, before)
         stop.set()
@@ -168,9 +170,7 @@ class _World:
                 await self._changed.wait()
 
 
-async def _measure(
-    *, samples: int, burst: int, stall: "Synchronized[float]"
-) -> dict[str, dict[str, float]]:
+async def _measure(samples: int, burst: int, stall: "Synchronized[float]") -> Figures:
     world = _World()
     pods = await asyncio.get_running_loop().create_server(lambda: _Pods(world), "127.0.0.1", POD)
     channel = Channel("127.0.0.1", SCALER)
@@ -202,11 +202,15 @@ async def _measure(
         tasks.cancel_scope.cancel()
     channel.close()
     pods.close()
-    return {
+    figures = {
         "9": {"p99_ms": _quantile(push, 0.99), "p50_ms": _quantile(push, 0.5)},
         "10": {"p99_ms": _quantile(forward, 0.99), "p50_ms": _quantile(forward, 0.5)},
         "wake_50": {"all_ms": wake * 1000},
         "11": released,
+    }
+    return {
+        row: {name: round(figure, 3) for name, figure in cells.items()}
+        for row, cells in figures.items()
     }
 
 
@@ -260,4 +264,4 @@ def _quantile(values: list[float], share: float) -> float:
 
 
 if __name__ == "__main__":
-    print(rows(reps=1, quick=False, cpus=("0", "1")))
+    print(medians(rows(reps=1, quick=False, cpus=("0", "1"))))
