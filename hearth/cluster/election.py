@@ -1,6 +1,6 @@
 """Read and write the Lease that names the leader; pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from hearth.api.meta import Manifest, ServiceKey
@@ -35,6 +35,8 @@ class Sighting:
     holder: str
     mark: tuple[str, str]
     until: float
+    at: float
+    """When it was last looked at."""
 
 
 def micro_time(wall_s: float) -> str:
@@ -60,21 +62,25 @@ def never_held(lease: Manifest) -> bool:
     return not (lease.get("spec") or {}).get("renewTime")
 
 
-def sight(lease: Manifest, before: Sighting | None, *, now: float, default_s: int) -> Sighting:
-    """`before`, unless its holder has renewed since: then its time begins anew, now."""
+def sight(lease: Manifest, before: Sighting | None, *, now: float, timing: Timing) -> Sighting:
+    """`before`, unless its holder has renewed since: then its time begins anew, now.
+
+    So it does where nothing was seen for as long as makes a holder begin no write: who was cut off
+    himself cannot tell one that died from one that was cut off too, and has come back as well.
+    """
     spec = lease.get("spec") or {}
     version = lease["metadata"].get("resourceVersion", "")
     mark = (str(spec.get("renewTime")), str(version))
-    if before is not None and before.mark == mark:
-        return before
-    duration_s = spec.get("leaseDurationSeconds") or default_s
-    return Sighting(holder(lease), mark, now + duration_s)
+    if before is not None and before.mark == mark and now - before.at <= timing.renew_s:
+        return replace(before, at=now)
+    duration_s = spec.get("leaseDurationSeconds") or timing.duration_s
+    return Sighting(holder(lease), mark, now + duration_s, now)
 
 
-def sight_nothing(before: Sighting | None, *, now: float, default_s: int) -> Sighting:
+def sight_nothing(before: Sighting | None, *, now: float, timing: Timing) -> Sighting:
     """The Lease is gone: its last holder's time begins anew when that is first noticed."""
     gone: Manifest = {"metadata": {}, "spec": {"holderIdentity": before.holder if before else ""}}
-    return sight(gone, before, now=now, default_s=default_s)
+    return sight(gone, before, now=now, timing=timing)
 
 
 def first(key: ServiceKey, identity: str, *, wall_s: float, duration_s: int) -> Manifest:

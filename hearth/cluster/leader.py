@@ -50,7 +50,7 @@ class Leader:
     | no holder (given back) | take it: leading | take it: leading |
     | an earlier process of our own pod | take it: leading | lost |
     | another; its time is over by our clock | take it: leading | lost |
-    | another; its time is not over | wait | lost |
+    | another; its time is not over, or we were cut off | wait | lost |
     | no answer, an error, a conflict | wait | fenced once `renew_s` passed since the renewal |
 
     `own_pod` begins the identities of this pod's processes, and of no other's; empty: unknown.
@@ -223,9 +223,7 @@ class Leader:
         if not holder or (self._state is Leadership.STANDBY and self._is_of_own_pod(holder)):
             self._other = None
         elif holder != self._identity:
-            self._other = election.sight(
-                found, self._other, now=self._clock(), default_s=self._timing.duration_s
-            )
+            self._other = election.sight(found, self._other, now=self._clock(), timing=self._timing)
             if self._state is not Leadership.STANDBY:
                 return self._become(Leadership.LOST)
             if self._other_holds():
@@ -244,7 +242,7 @@ class Leader:
         forgotten = self._clock() >= self._renewed_at + self._timing.duration_s
         if self._other is not None or (forgotten and self._touched):
             self._other = election.sight_nothing(
-                self._other, now=self._clock(), default_s=self._timing.duration_s
+                self._other, now=self._clock(), timing=self._timing
             )
             if self._other_holds():
                 return

@@ -315,6 +315,34 @@ class TestTwo:
             assert one.leader.holder == "two"
             assert apart_s(one, two) >= 1
 
+    @pytest.mark.parametrize("fault", ["hang", "reset", "error"])
+    @pytest.mark.parametrize("first", [0, 1])
+    async def test_while_nobody_can_ask_nobody_is_replaced(self, fault, first):
+        """An API server that was away: whoever finds it back first, the leader leads on."""
+        async with staged() as stage:
+            both = one, two = await stage.start("one"), await stage.start("two")
+            await stage.time.pass_s(60)
+            for each in both:
+                each.link.fault = fault
+            await stage.time.pass_s(30)
+            assert one.state is FENCED
+            both[first].link.fault = ""
+            await stage.time.pass_s(6 if first == 0 else 3)
+            both[1 - first].link.fault = ""
+            await stage.time.pass_s(60)
+            assert (one.states, two.states) == ([LEADING, FENCED, LEADING], [STANDBY])
+
+    async def test_a_leader_that_dies_in_an_outage_is_replaced_after_it(self):
+        async with staged() as stage:
+            one, two = await stage.start("one"), await stage.start("two")
+            await stage.time.pass_s(60)
+            stage.kill(one)
+            two.link.fault = "reset"
+            await stage.time.pass_s(30)
+            two.link.fault = ""
+            await stage.time.pass_s(20)
+            assert two.states == [STANDBY, LEADING]
+
     @pytest.mark.parametrize("offset_s", [-3600.0, 3600.0])
     async def test_clocks_that_differ_by_an_hour(self, offset_s):
         async with staged() as stage:
