@@ -72,7 +72,7 @@ async def test_a_leader_that_is_sent_away_finishes_its_streams(hearth, world, tw
         after = await _other_leader(world, before)
         assert not any(stream.done for stream in streams)
         await hearth.reachable()
-        assert await hearth.answer(key) == "one two three"
+        assert await hearth.answer_in_a_handover(key) == "one two three"
         # The new one knows nothing of these streams, yet their backends must stay.
         for stream in streams:
             await stream.end()
