@@ -50,7 +50,9 @@ class Connection(asyncio.Protocol):
     def half_close(self) -> None:
         """Nothing more will be written; the client may still read, and write."""
         if self.transport is not None and not self.transport.is_closing():
-            self.transport.write_eof()
+            # A client that left while it was not read is not known to be gone yet.
+            with contextlib.suppress(OSError):
+                self.transport.write_eof()
 
     def break_off(self, *, rst: bool) -> None:
         """Drop the connection with all that is unsent.

@@ -1,10 +1,13 @@
 """One timer for everything that waits: no request has one of its own."""
 
 import asyncio
+import logging
 import time
 from collections import deque
 from email.utils import formatdate
 from typing import Protocol
+
+log = logging.getLogger(__name__)
 
 PERIOD_S = 0.1
 _SLICE = 256
@@ -75,6 +78,10 @@ class Sweep:
             item = late.popleft()
             # Whoever was looked after meanwhile, or is gone, is not due any more.
             if item in self._watched and item.due <= now:
-                item.expired(now)
+                try:
+                    item.expired(now)
+                except Exception:
+                    # One that fails must not stop the timer of all others.
+                    log.exception("a limit that passed was not dealt with")
         if late:
             self._loop.call_soon(self._slice)

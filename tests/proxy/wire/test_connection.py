@@ -1,5 +1,6 @@
 """A client's transport, and life without it."""
 
+import errno
 import socket
 
 from hearth.proxy.wire import connection
@@ -33,6 +34,20 @@ def test_nothing_is_written_once_it_is_broken_off():
     c.break_off(rst=False)
     c.write(b"b")
     assert (t.sent, t.did) == (b"a", ["abort"])
+
+
+class Reset(Transport):
+    """The client has reset it, and nobody has read that yet."""
+
+    def write_eof(self) -> None:
+        raise OSError(errno.ENOTCONN, "not connected")
+
+
+def test_half_closing_after_an_unread_reset_is_harmless():
+    c, t = Connection(), Reset()
+    c.connection_made(t)
+    c.half_close()
+    assert t.did == []
 
 
 def test_a_reset_is_no_clean_end():

@@ -80,6 +80,22 @@ async def test_who_is_forgotten_by_another_that_is_due_is_not_called():
     assert (first.times, second.times) == (1, 0)
 
 
+async def test_one_that_fails_does_not_stop_the_others(caplog):
+    def fail(item: Item) -> None:
+        raise ValueError("a defect")
+
+    s = sweep()
+    bad, good = Item(s, s.time(), fail), Item(s, s.time())
+    s.watch(bad)
+    s.watch(good)
+    await good.called.wait()
+    later = Item(s, s.time())
+    s.watch(later)
+    await later.called.wait()
+    assert (bad.times, good.times) == (1, 1)
+    assert "a defect" in caplog.text
+
+
 def test_the_date_is_a_date():
     loop = asyncio.new_event_loop()
     assert Sweep(loop).date().endswith(b" GMT")
