@@ -262,14 +262,15 @@ class Errand(ABC):
         self.enter(State.NAME, self.parts.sweep.time() + route.response_timeout_s)
         name = self.parts.names.name(self.key, place.backend, self.sending.model)
         if name is Unknown.UNKNOWN:
-            self.parts.spawn(self._learn)
+            self.parts.spawn(lambda: self._learn(place))
             return
         self.sending.call_it(name)
         self.dial()
 
-    async def _learn(self) -> None:
-        place = self.place
-        assert place is not None
+    async def _learn(self, place: Place) -> None:
+        if self.place is not place:
+            # The client left before this began.
+            return
         await self.parts.names.ask(place.backend, self.sending.authorization)
         if self.state is State.NAME and self.place is place:
             self._learnt(place)
