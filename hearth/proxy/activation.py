@@ -109,9 +109,18 @@ class Activation:
 
     def take(self, key: ServiceKey) -> Place | None:
         """A place at once; None where there is none, or others wait already."""
-        if self._lines.get(key):
-            return None
-        return self._pick(key)
+        backend = self.free(key)
+        return None if backend is None else self.occupy(key, backend)
+
+    def free(self, key: ServiceKey) -> Backend | None:
+        """Where `take` would give a place; nothing is taken, so no turn is lost."""
+        return None if self._lines.get(key) else self._pick(key)
+
+    def occupy(self, key: ServiceKey, backend: Backend) -> Place:
+        """The place that `free` has just named."""
+        self._balance.take(backend.uid)
+        self._in_flight[key] = self._in_flight.get(key, 0) + 1
+        return Place(self, key, backend)
 
     def join(self, key: ServiceKey, waiter: Waiter) -> Place | None:
         """A place at once; else `waiter` stands in line, by its ticket, until it leaves.
@@ -167,18 +176,13 @@ class Activation:
             return None
         return admission.ended(self._routes.find(key))
 
-    def _pick(self, key: ServiceKey) -> Place | None:
+    def _pick(self, key: ServiceKey) -> Backend | None:
         route = self._routes.find(key)
         if route is None:
             return None
-        backend = self._balance.pick(
+        return self._balance.pick(
             self._endpoints.usable(key), limit=route.max_in_flight, now=self._clock()
         )
-        if backend is None:
-            return None
-        self._balance.take(backend.uid)
-        self._in_flight[key] = self._in_flight.get(key, 0) + 1
-        return Place(self, key, backend)
 
     def _pump(self, key: ServiceKey) -> None:
         """Give free places to who waits, in order; end the waiting that has no use."""
@@ -189,14 +193,14 @@ class Activation:
         try:
             while line := self._lines.get(key):
                 problem = self._over(key)
-                place = None if problem else self._pick(key)
-                if problem is None and place is None:
+                backend = None if problem else self._pick(key)
+                if problem is None and backend is None:
                     return
                 waiter = line.pop(0)
                 if not line:
                     del self._lines[key]
-                if place is not None:
-                    waiter.granted(place)
+                if backend is not None:
+                    waiter.granted(self.occupy(key, backend))
                 elif problem is not None:
                     waiter.refused(problem)
         finally:

@@ -119,6 +119,21 @@ def test_who_must_wait_again_keeps_its_place_in_the_line():
     assert w.names == ["early", "late"]
 
 
+def test_who_only_looks_takes_no_turn():
+    w = World()
+    w.put("a", "b")
+    places = []
+    for _ in range(4):
+        backend = w.activation.free(KEY)
+        assert backend is not None
+        assert w.activation.free(KEY) is backend
+        assert w.activation.in_flight(KEY) == len(places)
+        places.append(w.activation.occupy(KEY, backend))
+    assert [p.backend.uid for p in places] == ["a", "b", "a", "b"]
+    w.put("a", max_in_flight=2)
+    assert w.activation.free(KEY) is None
+
+
 def test_a_place_is_given_back_once():
     w = World()
     w.put("p")
