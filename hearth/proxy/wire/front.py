@@ -61,7 +61,7 @@ class Front(Shortcut):
         self.buffer = data
         if state is Phase.IDLE and self.goes_warm(data):
             return
-        if state is Phase.IDLE or state is Phase.BODY:
+        if (state is Phase.IDLE and not self.choked) or state is Phase.BODY:
             self.advance()
         elif len(self.buffer) > _PIPELINE_BYTES:
             self.pause_reading()
@@ -82,6 +82,7 @@ class Front(Shortcut):
         if self.visit is not None:
             self.visit.resume()
         else:
+            self.resume_reading()
             self.advance()
 
     def let_go(self) -> asyncio.Transport | None:
