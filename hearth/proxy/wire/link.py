@@ -170,7 +170,9 @@ class Link(asyncio.Protocol):
                 self._head(data, cast(Receiver, receiver))
         except Exception:
             log.exception("request failed")
-            self.abandon()
+            if self._receiver is receiver:
+                # Else it carries another's request by now, or none.
+                self.abandon()
             receiver.failed()
 
     def eof_received(self) -> None:

@@ -3,6 +3,7 @@
 A head is known by all its bytes but the digits of its Content-Length.  No I/O.
 """
 
+import itertools
 import re
 
 from hearth.api.meta import ServiceKey
@@ -12,17 +13,22 @@ from hearth.proxy.hosts import Scope
 from hearth.proxy.listing import find
 from hearth.proxy.wire import endings, heads, rewriting
 from hearth.proxy.wire.framing import Sized
+from hearth.proxy.wire.gate import look
 from hearth.proxy.wire.reply import Reply
 
-_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: ([0-9]{1,9})\r\n")
+_LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (0|[1-9][0-9]{0,8})\r\n")
 _DIGITS = 9
 _HEAD_BYTES = 4096
 """Longer heads are not remembered."""
 _BODY_BYTES = 64 * 1024
 _HEADS = 1024
 """Remembered of each kind."""
-_PER_HEAD = 64
-"""Models, and clients' addresses, remembered with a head."""
+_MODELS = 64
+"""Remembered with a head."""
+_MODEL_CHARS = 320
+"""Longer ones name no service, but where any will do."""
+_NOBODY = b"\0"
+"""Stands for a client's address; no field has it."""
 
 
 class Plan:
@@ -49,27 +55,30 @@ class Plan:
         self._scope = scope
         self._default_namespace = default_namespace
         self._keys: dict[str, ServiceKey | None] = {}
-        self._fields: dict[tuple[bytes, bool], bytes] = {}
+        self._fields: dict[bool, tuple[bytes, bytes]] = {}
 
     def key(self, model: str) -> ServiceKey | None:
         """The service that a body's `model` stands for, if it is one."""
         keys = self._keys
         if model in keys:
             return keys[model]
-        if len(keys) >= _PER_HEAD:
-            keys.clear()
-        found = keys[model] = find(model, self._scope, default_namespace=self._default_namespace)
+        found = find(model, self._scope, default_namespace=self._default_namespace)
+        if len(model) <= _MODEL_CHARS:
+            if len(keys) >= _MODELS:
+                keys.clear()
+            keys[model] = found
         return found
 
-    def fields(self, peer: bytes, *, authenticated: bool) -> bytes:
-        """What a backend is told, up to the digits of the length."""
-        found = self._fields.get((peer, authenticated))
+    def fields(self, *, authenticated: bool) -> tuple[bytes, bytes]:
+        """What a backend is told before the client's address, and after it up to the digits of
+        the length."""
+        found = self._fields.get(authenticated)
         if found is None:
-            if len(self._fields) >= _PER_HEAD:
-                self._fields.clear()
-            found = self._fields[peer, authenticated] = b"%bContent-Length: " % rewriting.forwarded(
-                self.head, peer=peer, scheme=b"http", authenticated=authenticated, stream=False
+            fields = rewriting.forwarded(
+                self.head, peer=_NOBODY, scheme=b"http", authenticated=authenticated, stream=False
             )
+            before, _, after = fields.partition(_NOBODY)
+            found = self._fields[authenticated] = (before, b"%bContent-Length: " % after)
         return found
 
 
@@ -90,11 +99,15 @@ class Answer:
 class Answers:
     """Answers to requests that differ in nothing that an answer's head depends on."""
 
-    def __init__(self, *, extra: bytes, last: bool, drop_cors: bool) -> None:
+    def __init__(
+        self, known: "Known", number: int, *, extra: bytes, last: bool, drop_cors: bool
+    ) -> None:
+        """`number`: of its own among all that share `known`."""
         self._extra = extra
         self._last = last
         self._drop_cors = drop_cors
-        self._known: dict[bytes, Answer | None] = {}
+        self._known = known
+        self._number = number
 
     def find(self, data: bytes) -> tuple[Answer, int, int] | None:
         """The kind, where the body begins, and its length.
@@ -106,7 +119,7 @@ class Answers:
         if match is None:
             return None
         start, stop = match.span(1)
-        raw = data[:start] + data[stop:end]
+        raw = (self._number, data[:start] + data[stop:end])
         known = self._known
         if raw in known:
             found = known[raw]
@@ -134,6 +147,10 @@ class Answers:
         return Answer(head, told[: match.start(1)], told[match.end(1) :]) if match else None
 
 
+Known = dict[tuple[int, bytes], Answer | None]
+"""All answers' heads that are remembered: one bound for them all, since clients can be many."""
+
+
 class Plans:
     """Of all requests of one gateway."""
 
@@ -143,6 +160,8 @@ class Plans:
         self._config = config
         self._known: dict[bytes, Plan] = {}
         self._answers: dict[tuple[bytes, bool], Answers] = {}
+        self._heads: Known = {}
+        self._numbers = itertools.count()
 
     def find(self, data: bytes) -> Plan | None:
         """The kind of the request whose head is at the start of `data`; None for no plain one."""
@@ -160,6 +179,9 @@ class Plans:
         return self._learn(raw, before, after, data[:end])
 
     def _learn(self, raw: bytes, before: bytes, after: bytes, data: bytes) -> Plan | None:
+        if look(data) != len(data):
+            # What llhttp takes for a request all the same, after a blank line, say.
+            return None
         try:
             head = heads.request(data)
         except heads.Malformed:
@@ -192,7 +214,11 @@ class Plans:
         found = self._answers.get(kind)
         if found is None:
             found = self._answers[kind] = Answers(
-                extra=extra, last=not head.keep, drop_cors=bool(self._config.cors_origins)
+                self._heads,
+                next(self._numbers),
+                extra=extra,
+                last=not head.keep,
+                drop_cors=bool(self._config.cors_origins),
             )
         return found
 

@@ -58,6 +58,7 @@ class Shortcut(Receiving):
             self.visit = taken
             self.state = Phase.BUSY
             self.due = NEVER
+            taken.run()
             return True
         if taken and not self.awaits:
             self.due = self.parts.sweep.time() + _SOON_S

@@ -27,7 +27,7 @@ _LONGEST_PAUSE_S = 2.0
 class Turn(Errand):
     """One authenticated, well-formed request to one service, whole."""
 
-    __slots__ = ("_asked", "_body", "_pause_s", "_relay", "_retried", "_stamp")
+    __slots__ = ("_asked", "_body", "_pause_s", "_relay", "_retried", "_stamp", "headed")
 
     def __init__(
         self,
@@ -60,6 +60,8 @@ class Turn(Errand):
         self._pause_s = _PAUSE_S
         self._stamp = 0.0
         """When the backend was last heard, as the sweep knows it."""
+        self.headed = False
+        """Whether the answer's head came, and counted, before this had it."""
 
     # The link's side
 
@@ -73,7 +75,7 @@ class Turn(Errand):
             self.enter(State.PAUSE, parts.sweep.time() + self._pause_s)
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
             return
-        if head.status != 503:
+        if head.status != 503 and not self.headed:
             parts.balance.answered(uid)
         self.sending.drop()
         if self.held:
@@ -240,9 +242,11 @@ class Turn(Errand):
     def _loading(self, uid: str) -> bool:
         """Whether a 503 only says that the model is still being loaded."""
         parts = self.parts
+        route = parts.routes.find(self.key)
         return (
             not self.passive
-            and self.route().cold_start is ColdStart.KEEPALIVE
+            and route is not None
+            and route.cold_start is ColdStart.KEEPALIVE
             and not parts.balance.proven(uid)
             and (self.held or parts.demand.leased(self.key))
             and parts.sweep.time() + self._pause_s < self.deadline

@@ -4,6 +4,7 @@ It is taken where nothing can be in the way, and left for the long one, `Turn`, 
 anything is: until its answer is whole, the client has been told nothing.
 """
 
+import logging
 from typing import Protocol
 
 import msgspec
@@ -12,6 +13,7 @@ from hearth.demand import Claim, QueueFull
 from hearth.proxy import openai
 from hearth.proxy.activation import Place
 from hearth.proxy.answers import Problem
+from hearth.proxy.observer import Outcome
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.names import Unknown
 from hearth.proxy.wire.parts import Parts
@@ -20,6 +22,8 @@ from hearth.proxy.wire.states import Client
 from hearth.proxy.wire.turn import Turn
 from hearth.proxy.wire.visit import Visit
 from hearth.routes import Route
+
+log = logging.getLogger(__name__)
 
 
 class WarmClient(Client, Protocol):
@@ -41,8 +45,8 @@ class Warm:
     """One request that is sent, or for which a connection is being made."""
 
     __slots__ = (
-        "_began_at", "_begin", "_claim", "_client", "_data", "_key", "_link", "_model", "_name",
-        "_parts", "_place", "_plan", "_raw", "_route", "_span", "due",
+        "_began_at", "_begin", "_claim", "_client", "_data", "_headed", "_key", "_left", "_link",
+        "_model", "_name", "_parts", "_place", "_plan", "_raw", "_route", "_span", "due",
     )  # fmt: skip
 
     def __init__(
@@ -58,29 +62,43 @@ class Warm:
         self._place = place
         self._claim = claim
         self._data = data
+        """Of no more use, and given back, once the answer is whole."""
         self._begin = begin
         self._model = model
         self._name = name
         self._span = span
         self._raw = b""
         """An answer's head whose body has not come."""
+        self._headed = False
+        """Whether it has counted as an answer."""
+        self._left = False
+        """Whether the client was lost within the write of its answer."""
         self._link: Link | None = None
         self._began_at = now = parts.sweep.time()
         self.due = now + route.response_timeout_s
         parts.sweep.watch(self)
         parts.running.add(self)
-        parts.pool.ask(self._address(), self)
+
+    def run(self) -> None:
+        """Begin: its client knows it now."""
+        self._parts.pool.ask(self._address(), self)
 
     # The pool's side
 
     def connected(self, link: Link) -> None:
         """Send it."""
+        try:
+            self._send(link)
+        except Exception:
+            log.exception("request failed")
+            self.failed()
+
+    def _send(self, link: Link) -> None:
         self._link = link
         plan, begin = self._plan, self._begin
         body = memoryview(self._data)[begin:]
-        fields = plan.fields(
-            self._client.address(), authenticated=self._route.authentication is not None
-        )
+        fields, after = plan.fields(authenticated=self._route.authentication is not None)
+        fields += self._client.address() + after
         if self._span is None:
             size = b"%d\r\n\r\n" % len(body)
             link.carry(self, b"".join((plan.line, link.host, fields, size, body)))
@@ -113,6 +131,8 @@ class Warm:
             if len(data) == begin and not raw:
                 # Engines write their heads first.
                 self._raw = data
+                self._headed = True
+                self._parts.balance.answered(self._place.backend.uid)
                 return
         self._raw = data
         self._leave()
@@ -123,17 +143,26 @@ class Warm:
 
     def failed(self) -> None:
         """A defect of ours."""
-        self._leave()[1].mistaken()
+        if self._data:
+            self._leave()[1].mistaken()
+            return
+        # It was over: the client has its answer, or part of it.
+        self._place.release()
+        self._claim.release()
+        self._client.abort()
 
     # The client's side, the sweep's and the gateway's
 
     def gone(self) -> None:
         """The client is gone."""
-        self._leave()[1].gone()
+        self._left = True
+        if self._data:
+            self._leave()[1].gone()
 
     def pause(self) -> None:
-        """The client takes no more for now."""
-        self._leave()[1].pause()
+        """The client takes no more for now: of the answer, where that was just written."""
+        if self._data:
+            self._leave()[1].pause()
 
     def resume(self) -> None:
         """It never paused."""
@@ -159,19 +188,22 @@ class Warm:
     def _finish(self, kind: Answer, body: memoryview) -> None:
         parts, link, key, client = self._parts, self._link, self._key, self._client
         assert link is not None
+        parts.sweep.forget(self)
+        parts.running.discard(self)
+        # Before the write: it may say at once that the client takes no more.
+        size, self._data = len(self._data), b""
+        parts.budget.give(size)
         client.write(b"".join((kind.before, b"%d" % len(body), kind.after, body)))
         self._link = None
         link.finish(keep=kind.keep)
-        parts.sweep.forget(self)
-        parts.running.discard(self)
-        size, self._data = len(self._data), b""
-        parts.budget.give(size)
-        parts.balance.answered(self._place.backend.uid)
+        if not self._headed:
+            parts.balance.answered(self._place.backend.uid)
         self._place.release()
         self._claim.release()
         seconds = parts.sweep.time() - self._began_at
         parts.observer.first_byte(key, seconds=seconds)
-        parts.observer.finished(key, outcome=kind.outcome, status=kind.status, seconds=seconds)
+        outcome = Outcome.CLIENT_CANCELLED if self._left else kind.outcome
+        parts.observer.finished(key, outcome=outcome, status=kind.status, seconds=seconds)
         parts.changed()
         client.answered(keep=not self._plan.last)
 
@@ -199,6 +231,7 @@ class Warm:
         turn.carry_on(
             self._claim, self._place, link, route=self._route, name=self._name, limit=self.due
         )
+        turn.headed = self._headed
         if link is not None:
             link.hand_over(turn, self._raw)
         elif dial:
@@ -230,24 +263,22 @@ def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | bool:
         return False
     if route.authentication is not None and not parts.door.open(route, plan.sent_key):
         return False
-    place = parts.activation.take(route.key)
-    if place is None:
+    backend = parts.activation.free(route.key)
+    if backend is None:
         return False
-    name = parts.names.name(route.key, place.backend, model)
+    name = parts.names.name(route.key, backend, model)
     span = openai.only_model(body) if name is not None else None
     if name is Unknown.UNKNOWN or (span is None) != (name is None):
         # The backend must be asked first, or the body looked through.
-        place.release()
         return False
     try:
         claim = parts.demand.admit(route.key, limit=route.max_queue)
     except QueueFull:
-        place.release()
         return False
     try:
         parts.budget.take(len(data))
     except Problem:
         claim.release()
-        place.release()
         return False
+    place = parts.activation.occupy(route.key, backend)
     return Warm(parts, client, plan, route, place, claim, data, begin, model, name, span)

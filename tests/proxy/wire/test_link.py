@@ -125,6 +125,23 @@ def test_a_defect_of_ours_ends_the_request_not_the_process(caplog):
     assert "a defect" in caplog.text
 
 
+def test_a_defect_after_an_answer_does_not_cost_the_next_one_its_connection():
+    made, transport, _ = link()
+
+    class Late(Receiver):
+        def answered(self, head: heads.AnswerHead) -> None:
+            self.link.finish(keep=True)
+            self.next = Receiver(self.link)
+            raise ValueError("a defect")
+
+    first = Late(made)
+    made.data_received(b"HTTP/1.1 204 No Content\r\n\r\n")
+    assert first.heard == ["failed"]
+    made.data_received(HEAD)
+    assert first.next.heard == [200, "settled"]
+    assert transport.did == []
+
+
 def test_a_link_that_was_paused_reads_when_it_goes_home():
     made, transport, home = link()
     receiver = Receiver(made)

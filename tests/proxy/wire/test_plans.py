@@ -1,12 +1,14 @@
 """What is known of heads that came before."""
 
+import tracemalloc
+
 import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.hosts import HostTable
 from hearth.proxy.observer import Outcome
-from hearth.proxy.wire.plans import Answers, Plans, length
+from hearth.proxy.wire.plans import Answers, Known, Plans, length
 
 CONFIG = GatewayConfig(hosts=HostTable(ingress_domain="llm.test"), default_namespace="ai")
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: llm.test\r\n"
@@ -103,9 +105,24 @@ def test_a_flood_of_heads_models_and_clients_is_forgotten_again():
         plan.key(f"m{number}")
     for number in range(3000):
         plan.key(f"m{number}")
-        plan.fields(b"10.0.0.%d" % number, authenticated=False)
     assert plan.key("m1") == ServiceKey("ai", "m1")
-    assert plan.fields(b"1.2.3.4", authenticated=False).count(b"1.2.3.4") == 1
+
+
+def test_long_names_are_not_kept_and_stand_for_a_service_all_the_same():
+    plan = Plans(CONFIG).find(head(first=POST.replace(b"llm.test", b"chat.b.llm.test")))
+    assert plan is not None
+    tracemalloc.start()
+    before, _ = tracemalloc.get_traced_memory()
+    for number in range(64):
+        assert plan.key(f"{number}" + "m" * 60_000) == ServiceKey("b", "chat")
+    after, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert after - before < 100_000
+
+
+def test_a_blank_line_before_a_request_makes_it_none_of_ours():
+    for first in (b"\r\n", b"\n"):
+        assert Plans(CONFIG).find(first + head()) is None
 
 
 def test_what_a_backend_is_told():
@@ -113,13 +130,13 @@ def test_what_a_backend_is_told():
         head(before=JSON + b"Authorization: Bearer a\r\nConnection: x-hop\r\nX-Hop: 1\r\n")
     )
     assert plan is not None
-    told = plan.fields(b"1.2.3.4", authenticated=False)
-    assert told == (
+    before, after = plan.fields(authenticated=False)
+    assert before + b"1.2.3.4" + after == (
         b"Content-Type: application/json\r\nAuthorization: Bearer a\r\nX-Forwarded-For: 1.2.3.4\r\n"
         b"X-Forwarded-Host: llm.test\r\nX-Forwarded-Proto: http\r\nVia: 1.1 hearth\r\n"
         b"Content-Length: "
     )
-    assert b"Bearer" not in plan.fields(b"1.2.3.4", authenticated=True)
+    assert b"Bearer" not in b"".join(plan.fields(authenticated=True))
 
 
 ANSWER = (
@@ -128,7 +145,7 @@ ANSWER = (
 
 
 def answers(*, extra: bytes = b"", last: bool = False, drop_cors: bool = False) -> Answers:
-    return Answers(extra=extra, last=last, drop_cors=drop_cors)
+    return Answers({}, 0, extra=extra, last=last, drop_cors=drop_cors)
 
 
 def test_an_answers_head_as_the_client_is_told_it():
@@ -178,6 +195,7 @@ def test_an_engines_error_is_relayed(status):
         (ANSWER % 2).replace(b"200", b"103"),
         (ANSWER % 2).replace(b"Date: x", b"Transfer-Encoding: chunked"),
         (ANSWER % 2).replace(b"Date: x", b"Content-Length: 3"),
+        (ANSWER % 2).replace(b"Length: 2", b"Length: 02"),
         (ANSWER % 2).replace(b"application/json", b"text/event-stream"),
         b"SSH-2.0\r\nContent-Length: 2\r\n\r\n",
     ],
@@ -189,10 +207,17 @@ def test_what_is_no_plain_answer_is_not_ours(data):
 
 
 def test_a_flood_of_answers_is_forgotten_again():
-    known = answers()
+    shared: Known = {}
+    several = [
+        Answers(shared, n, extra=b"X: %d\r\n" % n, last=False, drop_cors=True) for n in range(3)
+    ]
     for number in range(3000):
         data = (ANSWER % 2).replace(b"Date: x", b"X-Request-Id: %d" % number)
-        assert known.find(data) is not None
+        for n, known in enumerate(several):
+            found = known.find(data)
+            assert found is not None
+            assert b"X: %d\r\n" % n in found[0].after
+            assert len(shared) <= 1024
 
 
 def test_an_answer_that_closes_its_connection_is_not_used_again():
