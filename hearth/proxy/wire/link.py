@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from hearth.proxy.wire import heads
+from hearth.proxy.wire.framing import Chunked
 
 log = logging.getLogger(__name__)
 
@@ -57,19 +58,30 @@ class Home(Protocol):
     def gone(self, link: "Link") -> None: ...
 
 
+class Clock(Protocol):
+    """What time it is, exact enough for silences."""
+
+    now: float
+
+
 class Link(asyncio.Protocol):
     """Carries one request at a time."""
 
-    __slots__ = ("_buffer", "_home", "_paused", "_receiver", "_relay", "_transport", "address",
-                 "host", "idle_since")  # fmt: skip
+    __slots__ = ("_body", "_buffer", "_clock", "_home", "_paused", "_receiver", "_relay",
+                 "_transport", "_write", "address", "heard_at", "host", "idle_since")  # fmt: skip
 
     def __init__(self, home: Home, address: tuple[str, int]) -> None:
         self._home = home
         self._transport: asyncio.Transport | None = None
         self._receiver: Owner | None = None
         self._relay: Callable[[bytes], None] | None = None
+        self._body: Chunked | None = None
+        self._write: Callable[[bytes], None] | None = None
+        self._clock: Clock | None = None
         self._buffer = b""
         self._paused = False
+        self.heard_at = 0.0
+        """When a chunk last went by, on the clock of `splice`."""
         self.address = address
         host = f"[{address[0]}]" if ":" in address[0] else address[0]
         self.host = b"%b:%d\r\n" % (host.encode(), address[1])
@@ -114,13 +126,16 @@ class Link(asyncio.Protocol):
         if data:
             self.data_received(data)
 
-    def relay_to(self, relay: Callable[[bytes], None]) -> None:
-        """Give the rest of the answer to `relay`."""
-        self._relay = relay
+    def splice(self, body: Chunked, write: Callable[[bytes], None], clock: Clock) -> None:
+        """Give `write` each chunk of `body` that comes alone, and the receiver all else.
+
+        Few things are touched for a chunk: with a thousand streams all of them are cold.
+        """
+        self._body, self._write, self._clock = body, write, clock
 
     def finish(self, *, keep: bool) -> None:
         """The answer was whole."""
-        self._receiver = self._relay = None
+        self._forget()
         if self._transport is None:
             return
         if keep and not self._transport.is_closing():
@@ -131,7 +146,7 @@ class Link(asyncio.Protocol):
 
     def abandon(self) -> None:
         """Break the connection at once."""
-        self._receiver = self._relay = None
+        self._forget()
         if self._transport is not None:
             self._transport.abort()
 
@@ -158,6 +173,11 @@ class Link(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        body, write, clock = self._body, self._write, self._clock
+        if body is not None and write is not None and clock is not None and body.alone(data):
+            self.heard_at = clock.now
+            write(data)
+            return
         receiver = self._receiver
         if receiver is None:
             # Bytes that nobody asked for: whatever comes next cannot be trusted.
@@ -179,9 +199,10 @@ class Link(asyncio.Protocol):
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
-        receiver, self._receiver = self._receiver, None
+        receiver = self._receiver
         heard = self._relay is not None or bool(self._buffer)
-        self._transport = self._relay = None
+        self._forget()
+        self._transport = None
         self._buffer = b""
         if receiver is None:
             self._home.gone(self)
@@ -224,6 +245,10 @@ class Link(asyncio.Protocol):
             self.abandon()
         if self._receiver is receiver:
             receiver.settled()
+
+    def _forget(self) -> None:
+        """Whose request it carried."""
+        self._receiver = self._relay = self._body = self._write = None
 
     def _refuse(self, receiver: Receiver) -> None:
         self.abandon()

@@ -8,7 +8,6 @@ from hearth.proxy.activation import shutting_down
 from hearth.proxy.paths import Inference
 from hearth.proxy.wire import endings, heads
 from hearth.proxy.wire.errand import Errand
-from hearth.proxy.wire.framing import Chunked
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.relay import Relay, Verdict
 from hearth.proxy.wire.reply import Reply
@@ -27,7 +26,7 @@ _LONGEST_PAUSE_S = 2.0
 class Turn(Errand):
     """One authenticated, well-formed request to one service, whole."""
 
-    __slots__ = ("_asked", "_body", "_pause_s", "_relay", "_retried", "_stamp", "headed")
+    __slots__ = ("_asked", "_pause_s", "_relay", "_retried", "_stamp", "headed")
 
     def __init__(
         self,
@@ -54,12 +53,10 @@ class Turn(Errand):
         )
         self._asked = asked
         self._relay: Relay | None = None
-        self._body: Chunked | None = None
-        """Of the answer, where its chunks are passed on as they are."""
         self._retried = False
         self._pause_s = _PAUSE_S
         self._stamp = 0.0
-        """When the backend was last heard, as the sweep knows it."""
+        """When the backend was last heard here, as the sweep knows it."""
         self.headed = False
         """Whether the answer's head came, and counted, before this had it."""
 
@@ -104,19 +101,8 @@ class Turn(Errand):
             self.write(out)
         if relay.verdict is not Verdict.GOES_ON:
             self._judge(relay)
-        elif self._body is None and self.link is not None:
-            self._body = relay.spliced
-            if self._body is not None:
-                self.link.relay_to(self._splice)
-
-    def _splice(self, data: bytes) -> None:
-        """The next chunk of a stream: few things are touched, for a thousand of them are cold."""
-        body = self._body
-        if body is not None and body.alone(data):
-            self._stamp = self.parts.sweep.now
-            self.write(data)
-        else:
-            self.received(data)
+        elif self.link is not None and (body := relay.spliced) is not None:
+            self.link.splice(body, self.write, self.parts.sweep)
 
     def settled(self) -> None:
         """All of a read is here: a head without a body goes out alone."""
@@ -193,11 +179,14 @@ class Turn(Errand):
             case State.SENT | State.BODY if self.paused:
                 # It reads nothing; whoever waits for its place has waited long enough.
                 self.gone()
-            case State.BODY if self._stamp + self.idle_s > now:
-                self.limit = self._stamp + self.idle_s
+            case State.BODY if self._heard_at() + self.idle_s > now:
+                self.limit = self._heard_at() + self.idle_s
             case _:
                 self._blame("silent", base_s=balance.HUNG_S)
                 raise faults.silent()
+
+    def _heard_at(self) -> float:
+        return self._stamp if self.link is None else max(self._stamp, self.link.heard_at)
 
     # To the end
 
