@@ -32,6 +32,10 @@ from hearth.routes import Backend, HttpReadiness, RouteTable
 GATEWAY, SCALER, POD = 9111, 9112, 9113
 _BODY = b'{"model":"any","stream":true,"messages":[{"role":"user","content":"hi"}]}'
 _TICK_S = 0.002
+_REST_S = 0.02
+"""Between two samples: the gateway ends one while the next is measured, otherwise."""
+_FIRST = 5
+"""Samples that are not counted: KEDA's streams are still being opened."""
 
 
 Figures = dict[str, dict[str, float]]
@@ -175,13 +179,15 @@ async def _measure(samples: int, burst: int, stall: "Synchronized[float]") -> Fi
     pods = await asyncio.get_running_loop().create_server(lambda: _Pods(world), "127.0.0.1", POD)
     channel = Channel("127.0.0.1", SCALER)
     stub = externalscaler_grpc.ExternalScalerStub(channel)
-    wanted = range(samples + 50 + 1)
+    first = samples + _FIRST
+    wanted = range(first + 50 + 1)
     async with anyio.create_task_group() as tasks:
         for number in wanted:
             await tasks.start(_follow, stub, number, world)
         push, forward = [], []
-        for number in range(samples):
+        for number in range(first):
             reader, writer = await asyncio.open_connection("127.0.0.1", GATEWAY)
+            await anyio.sleep(_REST_S)
             at = time.monotonic()
             writer.write(_request(number))
             await world.until(functools.partial(world.pushed.__contains__, number))
@@ -191,14 +197,15 @@ async def _measure(samples: int, burst: int, stall: "Synchronized[float]") -> Fi
             forward.append(world.came[number][0] - world.said[number])
             writer.close()
             del reader
-        woken = range(samples, samples + 50)
+        push, forward = push[_FIRST:], forward[_FIRST:]
+        woken = range(first, first + 50)
         clients = [await asyncio.open_connection("127.0.0.1", GATEWAY) for _ in woken]
         at = time.monotonic()
         for number, (_, writer) in zip(woken, clients, strict=True):
             writer.write(_request(number))
         await world.until(lambda: all(number in world.pushed for number in woken))
         wake = max(world.pushed[number] for number in woken) - at
-        released = await _burst(world, samples + 50, burst, stall)
+        released = await _burst(world, first + 50, burst, stall)
         tasks.cancel_scope.cancel()
     channel.close()
     pods.close()
