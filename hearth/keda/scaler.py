@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import anyio
+import anyio.lowlevel
 from google.protobuf.message import DecodeError
 from grpclib.const import Cardinality, Status
 from grpclib.exceptions import GRPCError
@@ -92,6 +93,8 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
     async def StreamIsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
         async def send() -> None:
             await stream.send_message(pb.IsActiveResponse(result=True))
+            # What this turn wrote goes out at its end: the rest that a push brings is for the next.
+            await anyio.lowlevel.checkpoint()
 
         with self._counted("StreamIsActive"), self._streaming():
             key, wanted = self._read(stream.peer, await _request(stream))
