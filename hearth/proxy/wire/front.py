@@ -179,7 +179,7 @@ class Front(Shortcut):
         self.buffer = buffer[end:]
         self.trickles = False
         try:
-            head = heads.request(buffer[:end])
+            head = self.read_head(buffer[:end])
         except heads.Malformed as error:
             self._reject(heads.problem(error))
             return False

@@ -106,6 +106,14 @@ class RequestHead:
         """The first value of a field; empty where there is none."""
         return next((v for low, _, v in self.fields if low == name), b"")
 
+    def of_length(self, length: int) -> "RequestHead":
+        """The same head, for whoever may change it, before a body of this length."""
+        other = object.__new__(RequestHead)
+        for name in self.__slots__:
+            setattr(other, name, getattr(self, name))
+        other.length = length
+        return other
+
     def _note(self, fields: list[Field]) -> None:
         if len(fields) > MAX_FIELDS:
             raise too_many()

@@ -3,8 +3,9 @@
 import logging
 from abc import abstractmethod
 
+from hearth.proxy.wire import heads
 from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.plans import Plan
+from hearth.proxy.wire.plans import Plan, length
 from hearth.proxy.wire.receiving import Receiving
 from hearth.proxy.wire.states import Phase
 from hearth.proxy.wire.sweep import NEVER
@@ -64,6 +65,14 @@ class Shortcut(Receiving):
             self.due = self.parts.sweep.time() + _SOON_S
         self.awaits = taken
         return taken
+
+    def read_head(self, raw: bytes) -> heads.RequestHead:
+        """The head that is about to take the long way.  Raises Malformed."""
+        plan = self.plan
+        found = length(plan, raw) if plan is not None else None
+        if plan is None or found is None:
+            return heads.request(raw)
+        return plan.head.of_length(found[1])
 
     def long_way(self) -> bool:
         """Wait no longer for a small body; whether one was waited for."""

@@ -113,6 +113,16 @@ def test_what_a_request_says_of_its_body_and_connection(data, length, chunked, k
     assert (head.method, head.target, head.path) == ("POST", b"/v1/x", "/v1/x")
 
 
+def test_the_same_head_before_another_body():
+    head = heads.request(post(b"Content-Length: 5", b"Expect: 100-continue", b"Connection: close"))
+    other = head.of_length(6)
+    assert (head.length, other.length) == (5, 6)
+    for name in set(heads.RequestHead.__slots__) - {"length"}:
+        assert getattr(other, name) == getattr(head, name)
+    other.fields = []
+    assert head.fields
+
+
 def test_a_query_is_no_part_of_the_path():
     head = heads.request(post(target=b"/v1/x?a=%2F&b=1?2"))
     assert (head.target, head.path) == (b"/v1/x?a=%2F&b=1?2", "/v1/x")

@@ -7,7 +7,7 @@ import anyio
 from hearth.proxy.wire.states import Phase
 from tests.proxy import backend
 from tests.proxy.backend import completion
-from tests.proxy.stage import BODY, CHAT, HOST, KEY, Raw, pod, stage
+from tests.proxy.stage import BODY, CHAT, HOST, KEY, STREAM, Raw, pod, stage
 
 DATA = json.dumps(BODY).encode()
 HEAD = f"POST {CHAT} HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {len(DATA)}\r\n\r\n".encode()
@@ -65,3 +65,23 @@ async def _front(s):
     while not s.gateway._parts or not s.gateway._parts.fronts:
         await anyio.lowlevel.checkpoint()
     return next(iter(s.gateway._parts.fronts))
+
+
+async def test_a_known_head_says_the_same_on_the_long_way():
+    def request(text: str) -> bytes:
+        data = json.dumps({**STREAM, "user": text}).encode()
+        lines = f"X-Own: 1\r\nConnection: X-Hop\r\nX-Hop: 1\r\nContent-Length: {len(data)}"
+        return f"POST {CHAT} HTTP/1.1\r\nHost: {HOST}\r\n{lines}\r\n\r\n".encode() + data
+
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        async with await anyio.connect_tcp(*s.address) as stream:
+            for number in range(1, 5):
+                await stream.send(request("x" * number))
+                raw = Raw(stream)
+                await raw.until(b"0\r\n\r\n")
+        for number, call in enumerate(server.calls(), 1):
+            assert call.json["user"] == "x" * number
+            assert call.header("X-Own") == "1"
+            assert call.header("X-Hop") is None
+        assert len(server.calls()) == 4
