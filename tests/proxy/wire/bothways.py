@@ -267,6 +267,7 @@ def _answers() -> dict[str, tuple[bytes, bytes]]:
 
 ANSWERS = _answers()
 CUTS = ("whole", "head", "in head", "in body", "last byte", "in both")
+_ANSWER_CUTS = ("whole", "whole", "whole", "head", *CUTS)
 BODIES = {
     "plain": b'{"model":"ai/chat","a":1}',
     "served": b'{"model":"served","a":1}',
@@ -321,7 +322,8 @@ def script(seed: int, steps: int = 30) -> list[Step]:
     """What happens; a step that is not possible is none."""
     rng = random.Random(seed)
     trouble = rng.random()
-    found: list[Step] = [("route", "one" if rng.random() < 0.6 else "two")]
+    keyed = rng.random() < 0.2
+    found: list[Step] = [("route", "auth" if keyed else rng.choice(("one", "two")))]
     for _ in range(steps):
         c = rng.randrange(3)
         usual = rng.random() > trouble * 0.5
@@ -338,26 +340,32 @@ def script(seed: int, steps: int = 30) -> list[Step]:
                  b"Content-Type: multipart/form-data; boundary=b\r\n",
                  b"Content-Encoding: gzip\r\n", b"X-Forwarded-For: 1.2.3.4\r\n")
             )  # fmt: skip
+            if keyed:
+                fields += rng.choice((b"k1", b"k1", b"k2", b"")).join(
+                    (b"Authorization: Bearer ", b"\r\n")
+                )
             path = PATHS[0] if usual else rng.choice(PATHS)
             first = b"" if usual or rng.random() < 0.8 else rng.choice((b"\r\n", b"\n"))
             found.append(("ask", c, body, host, path, fields, first, cut, rng.random() < 0.05))
         elif roll < 0.74:
             kind = (
-                rng.choice(("ok", "ok", "ok", "other ok", "big"))
+                rng.choice(("ok", "ok", "other ok", "medium", "big"))
                 if usual
                 else rng.choice(tuple(ANSWERS))
             )
             then = "stay" if usual else rng.choice(("stay", "stay", "close", "reset"))
-            found.append(("answer", rng.randrange(4), kind, rng.choice(CUTS), then))
-        elif roll < 0.86:
+            found.append(("answer", rng.randrange(4), kind, rng.choice(_ANSWER_CUTS), then))
+        elif roll < 0.82:
             found.append(("more", rng.randrange(4)))
-        elif roll < 0.87:
+        elif roll < 0.83:
             body = rng.choice(tuple(BODIES))
             found.append(("rush", c, body, rng.choice((HOST, SHARED)), rng.random() < 0.5))
         elif roll < 0.90:
             found.append(
-                (rng.choice(("slow", "slow", "read", "read", "leave", "reset", "shut")), c)
+                (rng.choice(("slow", "slow", "slow", "read", "read", "leave", "reset", "shut")), c)
             )
+        elif keyed and roll < 0.92:
+            found.append(rng.choice((("rotate",), ("later", 4), ("later", 11))))
         elif roll < 0.93:
             found.append((rng.choice(("break", "reset backend", "noise")), rng.randrange(4)))
         elif roll < 0.97:
@@ -384,6 +392,7 @@ class World:
         self.clients: dict[int, Client] = {}
         self.all: list[Client] = []
         self.up = [True, True]
+        self.key = b"k1"
         self.hurt = False
         """Whether the next connection to a backend fails in a way that none does."""
         self.calls: list[tuple[int, int, bytes]] = []
@@ -413,7 +422,11 @@ class World:
     _began = time.monotonic()
 
     async def _secret(self, namespace: str, name: str) -> dict[str, bytes]:
-        return {"api": b"k1"}
+        await asyncio.sleep(0)
+        return {"api": self.key}
+
+    async def _nap(self, seconds: float) -> None:
+        self.ahead_s += seconds
 
     async def _connect(self, address: tuple[str, int]) -> Link | None:
         await asyncio.sleep(0)
@@ -454,6 +467,7 @@ class World:
             self.parts.sweep.time = self.clock
             self.parts.pool._connect = self._connect
             self.parts.names._ask = self._names
+            self.gateway._keys._sleep = self._nap
             self.gateway._readiness._answers = self._answers
             try:
                 for step in steps:
@@ -591,6 +605,9 @@ class World:
             if not (len(self.gateway._readiness) and all(self.up)):
                 break
             await asyncio.sleep(0.01)
+
+    async def _rotate(self) -> None:
+        self.key = {b"k1": b"k2", b"k2": b"", b"": b"k1"}[self.key]
 
     async def _hurt(self) -> None:
         self.hurt = True
