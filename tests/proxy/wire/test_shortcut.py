@@ -7,7 +7,8 @@ import anyio
 from hearth.proxy.wire.states import Phase
 from tests.proxy import backend
 from tests.proxy.backend import completion
-from tests.proxy.stage import BODY, CHAT, HOST, KEY, STREAM, Raw, pod, stage
+from tests.proxy.stage import BODY, CHAT, HOST, KEY, SHARED, STREAM, Raw, pod, stage
+from tests.proxy.wire.bothways import BODIES, World, request
 
 DATA = json.dumps(BODY).encode()
 HEAD = f"POST {CHAT} HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {len(DATA)}\r\n\r\n".encode()
@@ -85,3 +86,25 @@ async def test_a_known_head_says_the_same_on_the_long_way():
             assert call.header("X-Own") == "1"
             assert call.header("X-Hop") is None
         assert len(server.calls()) == 4
+
+
+async def test_a_body_that_trickles_is_soon_under_the_budget():
+    held: list[int] = []
+
+    class Trickles(World):
+        async def _trickle(self) -> None:
+            client = await self._enter(0)
+            assert client is not None
+            (data,) = request(
+                short=True, body=BODIES["big"], host=SHARED, path=CHAT, fields=b"", first=b"",
+                cut="whole",
+            )  # fmt: skip
+            client.pipe.send(data[:-10])
+            for byte in data[-10:-1]:
+                await self.settle()
+                held.append(self.gateway.held_bytes)
+                await self._later(0.1)
+                client.pipe.send(bytes((byte,)))
+
+    await Trickles(short=True).play([("route", "one"), ("trickle",)], lambda step, seen: None)
+    assert held == [0] * 5 + [len(BODIES["big"])] * 4
