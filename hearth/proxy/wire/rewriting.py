@@ -66,7 +66,8 @@ def relayed(
     `framing`: our own field lines about the body and the connection.  `length`: the backend's
     Content-Length passes.  `drop_cors`: the gateway answers browsers itself, by `extra`.
     """
-    drops = _HOP | head.hops if head.hops else _HOP
+    # A length that is called this hop's own is still the body's end.
+    drops = _HOP | (head.hops - _FRAMING) if head.hops else _HOP
     parts = [b"HTTP/1.1 %d " % head.status, head.reason, b"\r\n"]
     served = unbuffered = False
     for low, name, value in head.fields:

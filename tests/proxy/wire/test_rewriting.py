@@ -96,7 +96,7 @@ def test_an_answer_as_a_client_is_told_it():
         answer(
             b"content-type: text/plain",
             b"Content-Length: 5",
-            b"Connection: keep-alive, X-Hop",
+            b"Connection: keep-alive, X-Hop, Content-Length",
             b"X-Hop: 1",
             b"Set-Cookie: a",
             b"Set-Cookie: b",
