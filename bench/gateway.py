@@ -95,7 +95,7 @@ def _active(chosen: argparse.Namespace, runners: list[Proxy], found: Rows) -> No
     """Memory of streams: in a fresh process, whose allocator has nothing left over."""
     count = 500 if chosen.quick else 2000
     for proxy in runners:
-        if proxy.command is None:
+        if proxy.command is None or (chosen.quick and proxy.name != "hearth"):
             continue
         with Fleet(proxy_cpu=chosen.proxy_cpu, load_cpu=chosen.load_cpu) as ships:
             ships.backend()
@@ -108,7 +108,8 @@ def _active(chosen: argparse.Namespace, runners: list[Proxy], found: Rows) -> No
 def _hold(chosen: argparse.Namespace, runners: list[Proxy], found: Rows) -> None:
     count, seconds = (1000, 11) if chosen.quick else (10_000, 25)
     for proxy in runners:
-        if proxy.held is None:
+        # None of these figures is a ratio.
+        if proxy.held is None or (chosen.quick and proxy.name != "hearth"):
             continue
         with Fleet(proxy_cpu=chosen.proxy_cpu, load_cpu=chosen.load_cpu) as ships:
             ships.backend()
