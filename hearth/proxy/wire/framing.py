@@ -25,6 +25,15 @@ _PAD_LIMIT_BYTES = 256 * 1024
 
 LAST_CHUNK = b"0\r\n\r\n"
 
+_ALONE_BYTES = 4096
+"""Larger chunks are walked, and not kept for their end."""
+_SIZE_LINES = [b"\0"] * _ALONE_BYTES
+"""How a chunk begins that is so long with all that is around its content."""
+for _size in range(_TAIL_BYTES, _ALONE_BYTES):
+    _line = b"%x\r\n" % _size
+    if len(_line) + _size + 2 < _ALONE_BYTES:
+        _SIZE_LINES[len(_line) + _size + 2] = _line
+
 
 class Misframed(Exception):
     """The body is not what its head announced."""
@@ -66,9 +75,10 @@ class Chunked:
         """
         if self._left or self._carry:
             return False
-        at = data.find(_CRLF, 0, 16)
-        size = _SIZES.get(data[:at], 0)
-        if size < _TAIL_BYTES or at + size + 4 != len(data) or not data.endswith(_CRLF):
+        size = len(data)
+        if size >= _ALONE_BYTES:
+            return False
+        if not data.startswith(_SIZE_LINES[size]) or not data.endswith(_CRLF):
             return False
         self._last = data
         return True
@@ -111,7 +121,7 @@ class Chunked:
                 if _SIZE_BEGUN.fullmatch(data, at) is None:
                     raise Misframed("a chunk without a size")
                 break
-            left = _size(match[1])
+            left = int(match[1], 16)
             if left:
                 if match.end() == size:
                     # Not a byte of it is here: the size may wait for one.
@@ -193,20 +203,6 @@ class Unbounded:
 
 
 Body = Chunked | Sized | Unbounded
-
-
-_SIZES: dict[bytes, int] = {}
-"""Sizes seen before, by their digits."""
-_SIZES_KEPT = 4096
-_SIZE_KEPT = 16 * 1024
-"""A larger chunk is looked at anew each time, and not kept for its end."""
-
-
-def _size(digits: bytes) -> int:
-    size = int(digits, 16)
-    if size <= _SIZE_KEPT and len(_SIZES) < _SIZES_KEPT:
-        _SIZES[digits] = size
-    return size
 
 
 def chunk(data: bytes) -> bytes:

@@ -64,6 +64,17 @@ class Clock(Protocol):
     now: float
 
 
+class _NoClock:
+    now = 0.0
+
+
+_NO_CLOCK = _NoClock()
+
+
+def _nowhere(data: bytes) -> None:
+    """Where chunks go when there is no stream."""
+
+
 class Link(asyncio.Protocol):
     """Carries one request at a time."""
 
@@ -76,8 +87,8 @@ class Link(asyncio.Protocol):
         self._receiver: Owner | None = None
         self._relay: Callable[[bytes], None] | None = None
         self._body: Chunked | None = None
-        self._write: Callable[[bytes], None] | None = None
-        self._clock: Clock | None = None
+        self._write: Callable[[bytes], None] = _nowhere
+        self._clock: Clock = _NO_CLOCK
         self._buffer = b""
         self._paused = False
         self.heard_at = 0.0
@@ -173,10 +184,10 @@ class Link(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
-        body, write, clock = self._body, self._write, self._clock
-        if body is not None and write is not None and clock is not None and body.alone(data):
-            self.heard_at = clock.now
-            write(data)
+        body = self._body
+        if body is not None and body.alone(data):
+            self.heard_at = self._clock.now
+            self._write(data)
             return
         receiver = self._receiver
         if receiver is None:
@@ -248,7 +259,8 @@ class Link(asyncio.Protocol):
 
     def _forget(self) -> None:
         """Whose request it carried."""
-        self._receiver = self._relay = self._body = self._write = None
+        self._receiver = self._relay = self._body = None
+        self._write = _nowhere
 
     def _refuse(self, receiver: Receiver) -> None:
         self.abandon()

@@ -4,7 +4,6 @@ import random
 
 import pytest
 
-from hearth.proxy.wire import framing
 from hearth.proxy.wire.framing import LAST_CHUNK, Chunked, Misframed, Sized, Unbounded, chunk
 
 CONTENT = (b"x" * 200, b"hello", b"a", b"data: [DONE]\n\n", b"y" * 70_000)
@@ -111,11 +110,28 @@ def test_what_is_no_chunk_is_refused(wire):
             by_bytes.walk(wire[at : at + 1])
 
 
-def test_memory_of_sizes_is_bounded():
-    body = Chunked()
-    for size in range(1, 2 * framing._SIZES_KEPT):
-        body.walk(b"%x\r\n" % size + b"x" * size + b"\r\n")
-    assert len(framing._SIZES) <= framing._SIZES_KEPT
+def test_a_chunk_that_comes_alone_is_known_by_its_length():
+    for size in (*range(1, 300), 4000, 4085, 4086, 4087, 4088, 4089, 5000):
+        wire = b"%x\r\n" % size + b"x" * size + b"\r\n"
+        body = Chunked()
+        assert body.alone(wire) is (size >= 64 and len(wire) < 4096), size
+        assert body.walk(wire) == wire
+        assert body.tail == b"x" * min(size, 64)
+
+
+@pytest.mark.parametrize(
+    "wire",
+    [
+        b"40\r\n" + b"x" * 63 + b"\r\n",
+        b"40\r\n" + b"x" * 66,
+        b"40\r\n" + b"x" * 65 + b"\r\n",
+        b"040\r\n" + b"x" * 64 + b"\r\n",
+        b"40;a=b\r\n" + b"x" * 64 + b"\r\n",
+        b"20\r\n" + b"x" * 32 + b"\r\n20\r\n" + b"x" * 32 + b"\r\n",
+    ],
+)
+def test_what_is_not_one_plain_chunk_is_walked(wire):
+    assert not Chunked().alone(wire)
 
 
 def test_a_body_of_known_length():
