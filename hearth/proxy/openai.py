@@ -66,16 +66,18 @@ def model_spans(body: Buffer, content_type: str) -> tuple[Span, ...]:
     return (only,) if only is not None else tuple(_top_level(body, "model"))
 
 
-def plain(body: Buffer) -> str | None:
-    """The model of a JSON body that asks for no stream; None where `read` must tell."""
+def plain(body: Buffer) -> tuple[str, bool] | None:
+    """The model of a JSON body, and whether it asks for a stream; None where `read` must tell."""
     try:
         fields = _FIELDS.decode(body)
     except (msgspec.DecodeError, RecursionError):
         return None
     model, stream = fields.model, fields.stream
-    if stream is not msgspec.UNSET and stream is not False and stream is not None:
+    if not isinstance(model, str) or not model:
         return None
-    return model if isinstance(model, str) and model else None
+    if stream is True:
+        return model, True
+    return (model, False) if stream is False or stream is None or stream is msgspec.UNSET else None
 
 
 def spliced(body: Buffer, spans: tuple[Span, ...], value: bytes) -> tuple[Buffer | memoryview, ...]:

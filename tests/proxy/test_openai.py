@@ -144,12 +144,12 @@ def test_a_short_cut_finds_what_the_long_way_finds(body):
 
 
 @pytest.mark.parametrize(
-    ("body", "model"),
+    ("body", "found"),
     [
-        (b'{"model": "m"}', "m"),
-        (b'{"stream": false, "model": "m"}', "m"),
-        (b'{"stream": null, "model": "m"}', "m"),
-        (b'{"model": "m", "stream": true}', None),
+        (b'{"model": "m"}', ("m", False)),
+        (b'{"stream": false, "model": "m"}', ("m", False)),
+        (b'{"stream": null, "model": "m"}', ("m", False)),
+        (b'{"model": "m", "stream": true}', ("m", True)),
         (b'{"model": "m", "stream": 0}', None),
         (b'{"model": "m", "stream": "no"}', None),
         (b'{"model": ""}', None),
@@ -162,5 +162,5 @@ def test_a_short_cut_finds_what_the_long_way_finds(body):
         (b'{"model": "m", "a": ' + b"[" * 5000 + b"]" * 5000 + b"}", None),
     ],
 )
-def test_a_plain_body_names_a_model_and_asks_for_no_stream(body, model):
-    assert openai.plain(body) == model
+def test_a_plain_body_says_its_model_and_whether_it_streams(body, found):
+    assert openai.plain(body) == found

@@ -55,7 +55,7 @@ class Plan:
         self._scope = scope
         self._default_namespace = default_namespace
         self._keys: dict[str, ServiceKey | None] = {}
-        self._fields: dict[bool, tuple[bytes, bytes]] = {}
+        self._fields: dict[tuple[bool, bool], tuple[bytes, bytes]] = {}
 
     def key(self, model: str) -> ServiceKey | None:
         """The service that a body's `model` stands for, if it is one."""
@@ -69,16 +69,15 @@ class Plan:
             keys[model] = found
         return found
 
-    def fields(self, *, authenticated: bool) -> tuple[bytes, bytes]:
-        """What a backend is told before the client's address, and after it up to the digits of
-        the length."""
-        found = self._fields.get(authenticated)
+    def fields(self, *, authenticated: bool, stream: bool) -> tuple[bytes, bytes]:
+        """What a backend is told before the client's address, and after it up to the length."""
+        found = self._fields.get((authenticated, stream))
         if found is None:
             fields = rewriting.forwarded(
-                self.head, peer=_NOBODY, scheme=b"http", authenticated=authenticated, stream=False
+                self.head, peer=_NOBODY, scheme=b"http", authenticated=authenticated, stream=stream
             )
             before, _, after = fields.partition(_NOBODY)
-            found = self._fields[authenticated] = (before, b"%bContent-Length: " % after)
+            found = self._fields[authenticated, stream] = (before, after)
         return found
 
 

@@ -7,7 +7,6 @@ from hearth.proxy.bodies import Held
 from hearth.proxy.wire.heads import RequestHead
 from hearth.proxy.wire.link import Piece
 from hearth.proxy.wire.names import Unknown
-from hearth.proxy.wire.rewriting import forwarded
 from hearth.routes import Backend
 
 
@@ -79,19 +78,13 @@ class Sending:
 
 
 def prepared(
-    head: RequestHead, target: openai.Target, held: Held,
-    *, peer: bytes, scheme: bytes, authenticated: bool, stream: bool,
-) -> Sending:  # fmt: skip
-    """A client's request as its backend may see it.
-
-    `authenticated`: the gateway checked its key.  `stream`: heartbeats may come before the answer.
-    """
+    head: RequestHead, target: openai.Target, held: Held, *, fields: bytes, authenticated: bool
+) -> Sending:
+    """As its backend may see it; `authenticated`: the gateway checked its key."""
     return Sending(
         method=head.method,
         target=head.target,
-        fields=forwarded(
-            head, peer=peer, scheme=scheme, authenticated=authenticated, stream=stream
-        ),
+        fields=fields,
         held=held,
         content_type=head.content_type.decode("latin-1"),
         model=target.model,

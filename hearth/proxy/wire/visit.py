@@ -10,7 +10,7 @@ from hearth.proxy.answers import Problem
 from hearth.proxy.bodies import Held
 from hearth.proxy.hosts import OneService, Scope
 from hearth.proxy.observer import Outcome
-from hearth.proxy.wire import heads
+from hearth.proxy.wire import heads, rewriting
 from hearth.proxy.wire.farewell import Farewell
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.plans import cors
@@ -157,7 +157,7 @@ class Visit(Farewell):
 
     def take_over(
         self, route: Route, asked: paths.Inference, target: openai.Target, body: bytes,
-        *, began_at: float,
+        *, fields: bytes, began_at: float,
     ) -> Turn:  # fmt: skip
         """A request that is sent already, or for which a connection is being made."""
         self._began_at = began_at
@@ -167,22 +167,22 @@ class Visit(Farewell):
         self._held = Held(self._parts.budget)
         self._held.grow(len(body))
         self._held.data = body
-        return self._make_turn(target, route, None)
+        return self._make_turn(target, route, None, fields)
 
     def _make_turn(
-        self, target: openai.Target, route: Route, spans: tuple[openai.Span, ...] | None
-    ) -> Turn:
+        self, target: openai.Target, route: Route, spans: tuple[openai.Span, ...] | None,
+        fields: bytes | None = None,
+    ) -> Turn:  # fmt: skip
+        """`fields`: what the backend is told, where that is known."""
         assert self._held is not None
-        stream = target.stream and self._asked.streams
-        sending = prepared(
-            self._head,
-            target,
-            self._held,
-            peer=self._peer,
-            scheme=self._scheme,
-            authenticated=route.authentication is not None,
-            stream=stream,
-        )
+        head, stream = self._head, target.stream and self._asked.streams
+        authenticated = route.authentication is not None
+        if fields is None:
+            fields = rewriting.forwarded(
+                head, peer=self._peer, scheme=self._scheme, authenticated=authenticated,
+                stream=stream,
+            )  # fmt: skip
+        sending = prepared(head, target, self._held, fields=fields, authenticated=authenticated)
         sending.spans = spans
         self._turn = turn = Turn(
             self._parts,

@@ -1,7 +1,8 @@
 """The short way of a plain request to a backend that runs: one write there, one write back.
 
 It is taken where nothing can be in the way, and left for the long one, `Turn`, as soon as
-anything is: until its answer is whole, the client has been told nothing.
+anything is: until its answer is whole, the client has been told nothing.  A stream is asked for
+on this way, and comes on the long one.
 """
 
 import logging
@@ -46,12 +47,12 @@ class Warm:
 
     __slots__ = (
         "_began_at", "_begin", "_claim", "_client", "_data", "_headed", "_key", "_left", "_link",
-        "_model", "_name", "_parts", "_place", "_plan", "_raw", "_route", "_span", "due",
+        "_model", "_name", "_parts", "_place", "_plan", "_raw", "_route", "_span", "_stream", "due",
     )  # fmt: skip
 
     def __init__(
         self, parts: Parts, client: WarmClient, plan: Plan, route: Route, place: Place,
-        claim: Claim, data: bytes, begin: int, model: str, name: str | None,
+        claim: Claim, data: bytes, begin: int, model: str, stream: bool, name: str | None,
         span: openai.Span | None,
     ) -> None:  # fmt: skip
         self._parts = parts
@@ -65,6 +66,7 @@ class Warm:
         """Of no more use, and given back, once the answer is whole."""
         self._begin = begin
         self._model = model
+        self._stream = stream
         self._name = name
         self._span = span
         self._raw = b""
@@ -97,8 +99,7 @@ class Warm:
         self._link = link
         plan, begin = self._plan, self._begin
         body = memoryview(self._data)[begin:]
-        fields, after = plan.fields(authenticated=self._route.authentication is not None)
-        fields += self._client.address() + after
+        fields = self._fields() + b"Content-Length: "
         if self._span is None:
             size = b"%d\r\n\r\n" % len(body)
             link.carry(self, b"".join((plan.line, link.host, fields, size, body)))
@@ -210,6 +211,14 @@ class Warm:
     def _address(self) -> tuple[str, int]:
         return self._place.backend.host, self._place.backend.port
 
+    def _fields(self) -> bytes:
+        """What the backend is told, but the length."""
+        before, after = self._plan.fields(
+            authenticated=self._route.authentication is not None,
+            stream=self._stream and self._plan.asked.streams,
+        )
+        return before + self._client.address() + after
+
     def _leave(self, *, dial: bool = True) -> tuple[Turn, Visit]:
         """Go on the long way, as if it had been taken from the beginning."""
         parts, link = self._parts, self._link
@@ -224,8 +233,9 @@ class Warm:
         turn = visit.take_over(
             self._route,
             self._plan.asked,
-            openai.Target(model=self._model),
+            openai.Target(model=self._model, stream=self._stream),
             data[self._begin :],
+            fields=self._fields(),
             began_at=self._began_at,
         )
         turn.carry_on(
@@ -256,10 +266,13 @@ def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | bool:
     if len(data) != begin + size or size > parts.plans.body_bytes:
         return len(data) < begin + size <= begin + parts.plans.body_bytes
     body = data[begin:]
-    model = openai.plain(body)
-    key = plan.key(model) if model is not None else None
+    asked = openai.plain(body)
+    if asked is None:
+        return False
+    model, stream = asked
+    key = plan.key(model)
     route = parts.routes.find(key) if key is not None else None
-    if model is None or route is None or parts.stopping or not parts.routes.complete:
+    if route is None or parts.stopping or not parts.routes.complete:
         return False
     if route.authentication is not None and not parts.door.open(route, plan.sent_key):
         return False
@@ -281,4 +294,4 @@ def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | bool:
         claim.release()
         return False
     place = parts.activation.occupy(route.key, backend)
-    return Warm(parts, client, plan, route, place, claim, data, begin, model, name, span)
+    return Warm(parts, client, plan, route, place, claim, data, begin, model, stream, name, span)

@@ -284,7 +284,7 @@ BODIES = {
     "big": b'{"model":"ai/chat","a":"' + b"a" * 60_000 + b'"}',
     "too big": b'{"model":"ai/chat","a":"' + b"a" * 70_000 + b'"}',
 }
-_USUAL = ("plain", "plain", "plain", "plain", "no stream", "big")
+_USUAL = ("plain", "plain", "plain", "streams", "streams", "no stream", "big")
 PATHS = (CHAT, CHAT, CHAT, "/v1/embeddings", "/v1/messages", f"{CHAT}?a=b:c", "/v1/tokenize")
 
 

@@ -3,15 +3,14 @@
 import anyio
 
 from hearth.proxy import faults
-from tests.proxy import backend
-from tests.proxy.stage import STREAM, pod, stage
+from tests.proxy.stage import STREAM, stage
 
 
 async def test_an_end_after_the_end_changes_nothing():
-    async with backend.running(lambda conn: conn.until_closed()) as server, stage() as s:
-        s.put(pod(server))
+    async with stage() as s:
+        s.put()
         async with s.raw(STREAM) as raw:
-            await server.until(lambda b: bool(b.calls()))
+            await s.pending(1)
             (visit,) = s.gateway._parts.running
             visit.cut()
             await raw.until(b"shutting_down")

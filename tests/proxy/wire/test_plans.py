@@ -130,13 +130,12 @@ def test_what_a_backend_is_told():
         head(before=JSON + b"Authorization: Bearer a\r\nConnection: x-hop\r\nX-Hop: 1\r\n")
     )
     assert plan is not None
-    before, after = plan.fields(authenticated=False)
+    before, after = plan.fields(authenticated=False, stream=False)
     assert before + b"1.2.3.4" + after == (
         b"Content-Type: application/json\r\nAuthorization: Bearer a\r\nX-Forwarded-For: 1.2.3.4\r\n"
         b"X-Forwarded-Host: llm.test\r\nX-Forwarded-Proto: http\r\nVia: 1.1 hearth\r\n"
-        b"Content-Length: "
     )
-    assert b"Bearer" not in b"".join(plan.fields(authenticated=True))
+    assert b"Bearer" not in b"".join(plan.fields(authenticated=True, stream=False))
 
 
 ANSWER = (
