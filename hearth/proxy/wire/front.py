@@ -196,8 +196,6 @@ class Front(Shortcut):
     def _admit(self, head: heads.RequestHead) -> None:
         parts = self.parts
         self.visit = visit = Visit(parts, self, head, peer=self.address(), scheme=b"http")
-        if self.choked:
-            visit.pause()
         self.state = Phase.BODY
         try:
             passes = visit.open()

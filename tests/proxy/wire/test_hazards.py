@@ -9,7 +9,11 @@ import anyio.abc
 import anyio.lowlevel
 import pytest
 
+from hearth.proxy.wire import framing
 from hearth.proxy.wire.front import Front
+from hearth.proxy.wire.link import Link
+from hearth.proxy.wire.sweep import NEVER
+from hearth.proxy.wire.warm import Warm
 from hearth.routes import KeyRef
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, delta
@@ -27,6 +31,27 @@ def post(body: dict, *lines: bytes) -> bytes:
 
 async def connect(s: Stage) -> Raw:
     return Raw(await anyio.connect_tcp(*s.address))
+
+
+PAD = b"X-Pad: " + b"x" * 5000
+"""Heads as long as this take the long way."""
+
+
+def asks(s: Stage, data: bytes) -> tuple[Front, Transport]:
+    """A client that has sent `data` in one read."""
+    front, transport = Front(s.gateway._parts, asyncio.Protocol), Transport()
+    transport.protocol = front
+    front.connection_made(transport)
+    front.data_received(data)
+    return front, transport
+
+
+def link_of(front: Front) -> Link:
+    """The connection to the backend that carries its request."""
+    visit = front.visit
+    link = visit._link if isinstance(visit, Warm) else visit._turn.link
+    assert link is not None
+    return link
 
 
 # One end is lost inside a callback of the other
@@ -115,6 +140,174 @@ async def test_a_kept_connection_is_lost_while_the_request_is_written_to_it(capl
         kept.abort()
         front.connection_lost(None)
     assert caplog.records == []
+
+
+# One end goes, and the other still speaks
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+EVENT = framing.chunk(delta("x"))
+SAID = {
+    "nothing": b"",
+    "half a head": HEAD[:20],
+    "a head": HEAD,
+    "an event": HEAD + EVENT,
+    "half a chunk": HEAD + EVENT + EVENT[:30],
+    "all but the last chunk": HEAD + EVENT + framing.chunk(DONE),
+}
+
+
+async def silent(conn: Conn) -> None:
+    await conn.until_closed()
+
+
+@pytest.mark.parametrize("more", [(), (PAD,)], ids=["short", "long"])
+@pytest.mark.parametrize("said", SAID)
+async def test_what_a_backend_says_to_a_client_that_has_just_left_goes_nowhere(said, more, caplog):
+    async with backend.running(silent) as server, stage() as s:
+        s.put(pod(server))
+        front, client = asks(s, post(STREAM, *more))
+        await server.until(lambda b: b.calls())
+        link = link_of(front)
+        if SAID[said]:
+            link.data_received(SAID[said])
+        front.connection_lost(None)
+        sent = client.sent
+        assert s.record.outcomes == ["ok" if b"[DONE]" in sent else "client_cancelled"]
+        assert s.demand.pending(KEY) == s.gateway.in_flight(KEY) == s.gateway.held_bytes == 0
+        link.data_received(EVENT)
+        link.data_received(framing.LAST_CHUNK)
+        assert client.sent == sent
+        await server.until(lambda b: b.open == 0)
+        assert len(s.record.ends) == 1
+        assert len(s.gateway._parts.pool) == 0
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("more", [(), (PAD,)], ids=["short", "long"])
+@pytest.mark.parametrize("said", SAID)
+async def test_a_client_that_leaves_right_after_its_backend_was_lost(said, more):
+    async with backend.running(silent) as server, stage() as s:
+        s.put(pod(server))
+        front, client = asks(s, post(STREAM, *more))
+        await server.until(lambda b: b.calls())
+        link = link_of(front)
+        transport = link._transport
+        if SAID[said]:
+            link.data_received(SAID[said])
+        link.connection_lost(ConnectionResetError())
+        sent = client.sent
+        assert s.record.outcomes == ["ok" if b"[DONE]" in sent else "upstream_error"]
+        front.connection_lost(None)
+        assert client.sent == sent
+        assert len(s.record.ends) == 1
+        assert s.demand.pending(KEY) == s.gateway.in_flight(KEY) == s.gateway.held_bytes == 0
+        transport.abort()
+
+
+@pytest.mark.parametrize("more", [(), (PAD,)], ids=["short", "long"])
+@pytest.mark.parametrize("body", [BODY, STREAM], ids=["plain", "stream"])
+async def test_a_connection_that_is_made_for_a_client_that_has_left_serves_the_next(body, more):
+    made, go = anyio.Event(), anyio.Event()
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        pool = s.gateway._parts.pool
+        connect_ = pool._connect
+
+        async def late(address):
+            link = await connect_(address)
+            made.set()
+            await go.wait()
+            return link
+
+        pool._connect = late
+        front, client = asks(s, post(body, *more))
+        await made.wait()
+        front.connection_lost(None)
+        assert s.record.outcomes == ["client_cancelled"]
+        assert s.demand.pending(KEY) == s.gateway.in_flight(KEY) == s.gateway.held_bytes == 0
+        go.set()
+        while not len(pool):
+            await anyio.lowlevel.checkpoint()
+        assert (client.sent, server.calls()) == (b"", [])
+        assert (await s.ask())[0] == 200
+        assert server.connections == 1
+
+
+# Nobody reads
+
+
+async def test_who_takes_no_heartbeats_has_no_answer_read_for_it_until_it_does():
+    async with backend.running() as server, stage() as s:
+        s.put()
+        front, client = asks(s, post(STREAM))
+        assert b"heartbeat" in client.sent
+        front.pause_writing()
+        s.put(pod(server))
+        await server.until(lambda b: b.calls())
+        assert link_of(front)._paused
+        front.resume_writing()
+        await s.record.until(1)
+        assert b"[DONE]" in client.sent
+        front.connection_lost(None)
+
+
+async def test_a_request_of_who_reads_no_answers_waits_until_it_does():
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        front, client = asks(s, b"")
+        front.pause_writing()
+        front.data_received(post(BODY))
+        assert s.demand.pending(KEY) == 0
+        front.resume_writing()
+        assert s.demand.pending(KEY) == 1
+        await s.record.until(1)
+        assert b"hello" in client.sent
+        front.connection_lost(None)
+
+
+async def test_what_still_comes_after_the_last_answer_is_read_and_not_kept():
+    async with stage() as s:
+        head = LINE.replace(HOST.encode(), b"nowhere") + b"Content-Length: 9000000\r\n\r\n"
+        front, client = asks(s, head)
+        assert client.sent.startswith(b"HTTP/1.1 404")
+        assert client.did == ["eof"]
+        for _ in range(20):
+            front.data_received(b"x" * 100_000)
+        assert (front.buffer, client.did) == (b"", ["eof"])
+        front.connection_lost(None)
+
+
+# Slow heads, slow bodies
+
+
+async def test_a_head_that_trickles_gains_no_time_by_it():
+    async with stage() as s:
+        front, client = asks(s, LINE[:10])
+        due = front.due
+        for byte in LINE[10:]:
+            front.data_received(bytes((byte,)))
+            assert front.due == due
+        front.expired(due)
+        assert client.sent.startswith(b"HTTP/1.1 408")
+        front.connection_lost(None)
+
+
+@pytest.mark.parametrize(
+    "line", [b"Content-Length: 9", b"Content-Length: 900000", b"Transfer-Encoding: chunked",
+             b"Expect: 100-continue\r\nContent-Length: 9"],
+)  # fmt: skip
+async def test_a_body_of_which_no_byte_comes_has_a_limit_of_its_own(line):
+    async with stage() as s:
+        s.put()
+        front, client = asks(s, LINE + line + b"\r\n\r\n")
+        for _ in range(2):
+            if b"408" not in client.sent:
+                assert front.due < NEVER
+                front.expired(front.due)
+        assert b"HTTP/1.1 408" in client.sent
+        assert s.gateway.held_bytes == 0
+        front.connection_lost(None)
 
 
 # Nobody looks
