@@ -123,6 +123,20 @@ def test_the_same_head_before_another_body():
     assert head.fields
 
 
+@pytest.mark.parametrize(
+    ("values", "coding"),
+    [
+        ((), b""),
+        ((b"identity",), b"identity"),
+        ((b"identity", b"GZip "), b"gzip"),
+        ((b"gzip", b"identity"), b"gzip"),
+    ],
+)
+def test_a_coding_that_changes_the_body_is_not_hidden_by_one_that_does_not(values, coding):
+    head = heads.request(post(*[b"Content-Encoding: " + value for value in values]))
+    assert head.encoding == coding
+
+
 def test_a_query_is_no_part_of_the_path():
     head = heads.request(post(target=b"/v1/x?a=%2F&b=1?2"))
     assert (head.target, head.path) == (b"/v1/x?a=%2F&b=1?2", "/v1/x")
