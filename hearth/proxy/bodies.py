@@ -67,7 +67,8 @@ async def read(request: web.BaseRequest, held: Held, *, limit_bytes: int, idle_s
         if length > limit_bytes:
             raise faults.too_large(limit_bytes)
         held.grow(length)
-    if request.headers.get("Expect", "").lower() == "100-continue" and request.transport:
+    expects = request.version >= (1, 1) and request.headers.get("Expect", "").strip().lower()
+    if expects == "100-continue" and request.transport:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     content = request.content
     data: Buffer = b""
