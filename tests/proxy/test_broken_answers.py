@@ -145,11 +145,16 @@ async def test_routes_whose_streams_end_with_events_of_their_own(path):
 @pytest.mark.parametrize(
     "framing", ["Content-Length: 100", "Transfer-Encoding: chunked", "Connection: close"]
 )
+@pytest.mark.parametrize("in_chunk", [False, True], ids=["between", "in a chunk"])
 @pytest.mark.parametrize("version", ["1.1", "1.0"])
-async def test_any_other_answer_that_breaks_breaks_the_client_s_connection(framing, version):
+async def test_any_other_answer_that_breaks_breaks_the_client_s_connection(
+    framing, version, in_chunk
+):
     async def broken(conn: Conn) -> None:
         await conn.head("Content-Type: application/json", framing)
-        if "chunked" in framing:
+        if "chunked" in framing and in_chunk:
+            await conn.send(b'ff\r\n{"half')
+        elif "chunked" in framing:
             await conn.chunk(b'{"half')
         else:
             await conn.send(b'{"half')

@@ -116,6 +116,7 @@ async def test_one_name_in_two_namespaces_is_two_models():
         ("POST", "/v1/nonsense/x/../y", 404),
         ("GET", CHAT, 405),
         ("HEAD", CHAT, 405),
+        ("HEAD", "/v1/responses/r1", 405),
         ("DELETE", CHAT, 405),
         ("POST", "/v1/models", 405),
         ("OPTIONS", CHAT, 405),

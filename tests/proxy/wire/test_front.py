@@ -12,9 +12,10 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from hearth.proxy.wire import connection
+from hearth.proxy.wire.framing import chunk
 from hearth.routes import KeyRef
 from tests.proxy import backend
-from tests.proxy.backend import Conn, completion
+from tests.proxy.backend import DONE, Conn, completion, delta
 from tests.proxy.stage import BODY, CONFIG, HOST, KEY, STREAM, Raw, Stage, pod, stage
 
 LINE = b"POST /v1/chat/completions HTTP/1.1\r\nHost: chat.ai.svc\r\n"
@@ -404,18 +405,25 @@ async def test_a_write_after_the_client_has_gone_is_harmless():
         assert set(s.record.outcomes) == {"client_cancelled"}
 
 
-async def test_one_answer_s_bytes_never_reach_another_request():
+@pytest.mark.parametrize("body", [BODY, STREAM], ids=["plain", "stream"])
+async def test_one_answer_s_bytes_never_reach_another_request(body):
     """An answer with another glued to it: the second is dropped with its connection."""
 
     async def glued(conn: Conn) -> None:
-        body = json.dumps(completion("mine")).encode()
-        head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
-        await conn.send(head + body + head + body.replace(b"mine", b"evil"))
+        if body is STREAM:
+            head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
+            text = chunk(delta("mine")) + chunk(DONE) + b"0\r\n\r\n"
+            one = head + b"Transfer-Encoding: chunked\r\n\r\n" + text
+        else:
+            text = json.dumps(completion("mine")).encode()
+            one = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(text) + text
+        await conn.send(one + one.replace(b"mine", b"evil"))
 
     async with backend.running(glued) as server, stage() as s:
         s.put(pod(server))
         for _ in range(5):
-            assert "mine" in (await s.ask())[2]
+            text = (await s.ask(body))[2]
+            assert "mine" in text and "evil" not in text
         assert server.connections == 5
 
 

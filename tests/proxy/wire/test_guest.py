@@ -1,16 +1,20 @@
 """The same bytes through the raw front and through the aiohttp application do the same."""
 
+import json
 import random
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 
 import anyio
+import anyio.lowlevel
+import pytest
 
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.framing import Chunked, Misframed, Sized
 from tests.proxy import backend
-from tests.proxy.backend import Conn
-from tests.proxy.stage import CONFIG, Raw, Stage, pod, stage
+from tests.proxy.backend import DONE, Conn, delta
+from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, STREAM, Raw, Stage, pod, stage
 
 FOR_S = 3.0
 """How long the two are compared; `SEED` makes a run another one."""
@@ -160,3 +164,127 @@ async def test_both_ways_are_one():
                 raise AssertionError(f"{data!r}\nfront: {front}\nguest: {guest}")
             ends.append(front[0])
     assert ends.count("served") > 20 and ends.count("refused") > 20
+
+
+# What a guest's client and its backend may do in the middle
+
+
+@asynccontextmanager
+async def handed_over(s: Stage) -> AsyncIterator[Raw]:
+    """A connection that is the application's by now."""
+    client = Raw(await anyio.connect_tcp(*s.address))
+    async with client.stream:
+        await client.stream.send(GET)
+        await client.until(b"}}")
+        assert not s.gateway._parts.fronts
+        client.data = b""
+        yield client
+
+
+def post(body: dict, version: str = "1.1") -> bytes:
+    data = json.dumps(body).encode()
+    head = f"POST {CHAT} HTTP/{version}\r\nHost: {HOST}\r\nContent-Length: {len(data)}\r\n\r\n"
+    return head.encode() + data
+
+
+async def test_who_waits_for_100_is_told_to_go_on_or_what_is_wrong():
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        head, body = post(BODY).split(b"\r\n\r\n")
+        head += b"\r\nExpect: 100-continue\r\n\r\n"
+        async with handed_over(s) as client:
+            await client.stream.send(head)
+            assert await client.until(b"\r\n\r\n") == CONTINUE
+            await client.stream.send(body)
+            await client.until(b"hello")
+        assert server.calls()[0].header("Expect") is None
+        async with handed_over(s) as client:
+            await client.stream.send(head.replace(HOST.encode(), b"nowhere"))
+            assert (await client.rest()).startswith(b"HTTP/1.1 404")
+        assert len(server.calls()) == 1
+
+
+async def test_an_old_client_is_never_told_to_go_on():
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        async with handed_over(s) as client:
+            request = post(BODY, "1.0").replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n")
+            await client.stream.send(request)
+            assert (await client.rest()).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.parametrize("half", [False, True])
+async def test_a_client_that_goes_takes_its_request_along(half):
+    async def hang(conn: Conn) -> None:
+        await conn.events()
+        await conn.chunk(delta("one"))
+        await conn.until_closed()
+
+    async with backend.running(hang) as server, stage() as s:
+        s.put(pod(server))
+        async with handed_over(s) as client:
+            await client.stream.send(post(STREAM))
+            await client.until(b"one")
+            if half:
+                await client.stream.send_eof()
+                await server.until(lambda b: b.open == 0)
+        await server.until(lambda b: b.open == 0)
+        await s.record.until(2)
+        assert s.record.outcomes[1] == "client_cancelled"
+        assert s.demand.pending(KEY) == s.gateway.in_flight(KEY) == s.gateway.held_bytes == 0
+
+
+@pytest.mark.parametrize("version", ["1.1", "1.0"])
+async def test_an_answer_that_breaks_breaks_the_connection(version):
+    seen = anyio.Event()
+
+    async def broken(conn: Conn) -> None:
+        await conn.head("Content-Type: application/json", "Transfer-Encoding: chunked")
+        await conn.send(b'ff\r\n{"half')
+        await seen.wait()
+        conn.close()
+
+    async with backend.running(broken) as server, stage() as s:
+        s.put(pod(server))
+        async with handed_over(s) as client:
+            await client.stream.send(post(BODY, version))
+            await client.until(b"half")
+            seen.set()
+            clean = True
+            try:
+                while True:
+                    client.data += await client.stream.receive()
+            except anyio.EndOfStream:
+                pass
+            except BROKEN:
+                clean = False
+        assert client.data.endswith(b'{"half')
+        # Without chunks only a reset says that more was to come.
+        assert not (clean and version == "1.0")
+        await s.record.until(2)
+        assert s.record.outcomes[1] == "upstream_error"
+
+
+async def test_a_client_that_reads_nothing_pauses_the_backend_until_it_does():
+    count = 400
+
+    async def fast(conn: Conn) -> None:
+        await conn.events()
+        for _ in range(count):
+            await conn.chunk(delta("x" * 20_000))
+        await conn.chunk(DONE)
+        await conn.end()
+
+    async with backend.running(fast) as server, stage() as s:
+        s.put(pod(server))
+        async with handed_over(s) as client:
+            await client.stream.send(post(STREAM))
+            await server.until(lambda b: b.calls())
+            (visit,) = s.gateway._parts.running
+            while not (visit._turn.link is not None and visit._turn.link._paused):
+                await anyio.lowlevel.checkpoint()
+                assert visit._turn is not None, "all of it was taken in"
+            text = await client.until(b"0\r\n\r\n")
+            assert text.count(b"data: ") == count + 1
+        await s.record.until(2)
+        assert s.record.outcomes[1] == "ok"
