@@ -1,14 +1,12 @@
 """Every case of the field has its row in the docs, and every test named there exists."""
 
-import ast
-import functools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from tests.pages import ROOT, exists, named_by, named_in
+
 PAGE = (ROOT / "docs" / "field-cases.md").read_text()
 CASES = [
     1, 2, 4, 6, 7, 8, 10, 11, 12, 13, 15, 16, 17, 18, 19, 20, 21, 22, 23, 25, 27, 28, 29, 30, 32,
@@ -17,24 +15,10 @@ CASES = [
 ]  # fmt: skip
 """The numbers that exist."""
 ROWS = {
-    int(number): re.findall(r"`(tests/[^`]+)`", rest)
+    int(number): named_by(rest)
     for number, rest in re.findall(r"^\| (\d+) \|(.*)\|$", PAGE, re.MULTILINE)
 }
 NAMED = sorted({test for tests in ROWS.values() for test in tests})
-
-
-@functools.cache
-def named_in(path: str) -> frozenset[str]:
-    """Functions of a file as pytest writes them; it is read and not run."""
-    return frozenset(_tests(ast.parse((ROOT / path).read_text()).body))
-
-
-def _tests(body: list[ast.stmt]) -> Iterator[str]:
-    for node in body:
-        if isinstance(node, ast.ClassDef):
-            yield from (f"{node.name}::{name}" for name in _tests(node.body))
-        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name
 
 
 def test_every_case_has_one_row():
@@ -47,8 +31,7 @@ def test_every_row_names_a_test():
 
 @pytest.mark.parametrize("test", NAMED)
 def test_every_test_that_is_named_exists(test):
-    path, _, name = test.partition("::")
-    assert name in named_in(path)
+    assert exists(test)
 
 
 def test_a_test_that_bears_a_number_stands_in_its_row():
