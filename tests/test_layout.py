@@ -15,7 +15,6 @@ UNTESTED = {
     "cluster/autoscaler/terms.py": "values",
     "cluster/local/config.py": "values",
     "cluster/local/objects.py": "what the store is made of: tests/cluster/local/test_store.py",
-    "loop.py": "every process in tests/lifecycle runs on it",
     "proxy/config.py": "values",
     "proxy/observer.py": "a protocol",
     "proxy/wire/parts.py": "values",
@@ -32,7 +31,7 @@ ALSO = {
     "proxy/test_broken_answers.py", "proxy/test_clients.py", "proxy/test_cold_start.py",
     "proxy/test_endpoint_trouble.py", "proxy/test_sdk.py", "proxy/wire/test_both_ways.py",
     "proxy/wire/test_hazards.py",
-    "test_field_cases.py", "test_layout.py", "test_main.py",
+    "test_field_cases.py", "test_hazards.py", "test_layout.py", "test_main.py",
 }  # fmt: skip
 """Tests of more than one source file."""
 
