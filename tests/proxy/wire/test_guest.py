@@ -79,9 +79,9 @@ LINES = (
 )
 
 
-def request(rng: random.Random) -> bytes:
+def request(rng: random.Random, bodies: tuple[bytes, ...] = BODIES) -> bytes:
     """Something like a request."""
-    body = rng.choice(BODIES)
+    body = rng.choice(bodies)
     version = rng.choice((b"1.1", b"1.1", b"1.1", b"1.1", b"1.0", b"1.2", b"2.0"))
     lines = rng.sample(LINES, rng.choice((0, 0, 1, 2, 3)))
     if rng.random() < 0.3:
@@ -164,6 +164,54 @@ async def test_both_ways_are_one():
                 raise AssertionError(f"{data!r}\nfront: {front}\nguest: {guest}")
             ends.append(front[0])
     assert ends.count("served") > 20 and ends.count("refused") > 20
+
+
+INNER = b"POST /v1/score HTTP/1.1\r\nHost: chat.ai.svc\r\nContent-Length: 2\r\n\r\n{}"
+"""Inside the body of another request; if it is ever served, then where both find that body ends."""
+LAST = INNER.replace(b"score", b"rerank").replace(b"Content", b"Connection: close\r\nContent")
+
+
+async def served(
+    s: Stage, server: backend.Server, data: bytes, *, guest: bool, patience_s: float
+) -> list[tuple[str, bytes]]:
+    """What reached the backend of `data` and a request that follows it."""
+    server.seen.clear()
+    client = Raw(await anyio.connect_tcp(*s.address))
+    async with client.stream:
+        if guest:
+            await client.stream.send(GET)
+            await client.until(b"}}")
+        await client.stream.send(data + LAST)
+        with anyio.move_on_after(patience_s):
+            await client.rest()
+    return [(call.target, call.body) for call in server.calls()]
+
+
+async def test_both_ways_find_the_same_requests_in_a_row_of_them():
+    """They may end a connection at another one; the application does not serve what is in front
+    of something that it cannot read."""
+
+    async def quick(conn: Conn) -> None:
+        await conn.json({})
+
+    rng = random.Random(SEED)
+    last = ("/v1/rerank", b"{}")
+    until = time.monotonic() + FOR_S / 2
+    number = 0
+    async with backend.running(quick) as server, stage(CONFIG) as s:
+        s.put(pod(server), max_queue=1000)
+        while time.monotonic() < until:
+            data = request(rng, (*BODIES, INNER, INNER))
+            number += 1
+            for patience_s in (0.03, 2):
+                front = await served(s, server, data, guest=False, patience_s=patience_s)
+                guest = await served(s, server, data, guest=True, patience_s=patience_s)
+                ours, theirs = ([c for c in calls if c != last] for calls in (front, guest))
+                if ours == theirs or not theirs:
+                    break
+            else:
+                raise AssertionError(f"{data!r}\nfront: {front}\nguest: {guest}")
+    assert number > 20
 
 
 # What a guest's client and its backend may do in the middle
