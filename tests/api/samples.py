@@ -47,6 +47,28 @@ def _manifest(kind, group, metadata, spec, changes) -> Manifest:
     }
 
 
+STORED = {
+    "model": {"source": {"uri": "hf://acme/tiny"}},
+    "runtime": {"name": "vllm-nvidia"},
+    "resources": {"accelerators": 1},
+    "scaling": {
+        "min": 0,
+        "max": 1,
+        "metric": "queueDepth",
+        "target": 10,
+        "activationTimeout": "5m",
+        "scaleDownStabilization": "5m",
+        "drainTimeout": "2m",
+    },
+    "cache": {"strategy": "NodeLocalPVC", "prewarm": False},
+    "endpoint": {
+        "openAICompatible": True,
+        "maxQueue": 100,
+        "coldStart": {"mode": "keepalive", "heartbeatInterval": "10s"},
+    },
+}
+"""The spec of `service()`, as an API server stores it."""
+
 OCI = "oci://registry.example/acme/tiny@sha256:" + "0" * 64
 
 _SERVICES = [
