@@ -17,3 +17,18 @@ def require(name: str, present: bool, how: str) -> None:
 def required(name: str) -> bool:
     """Whether CI counts on it."""
     return name in os.environ.get("HEARTH_TEST_REQUIRE", "").split(",")
+
+
+class Clock:
+    """Stands still until a test moves `now`."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()

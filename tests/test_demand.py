@@ -8,19 +8,6 @@ from hearth.demand import DemandTable, QueueFull
 CHAT = ServiceKey("ai", "chat")
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def table(clock):
     return DemandTable(linger_s=30, clock=clock)

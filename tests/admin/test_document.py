@@ -22,18 +22,6 @@ EMBED = ServiceKey("ai", "embed")
 PROBE = HttpReadiness(path="/health", port=8000)
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def demand(clock):
     return DemandTable(linger_s=30, clock=clock)

@@ -5,19 +5,6 @@ from hearth.cluster.backoff import Backoff
 from hearth.cluster.workqueue import WorkQueue
 
 
-class Clock:
-    def __init__(self):
-        self.now = 100.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def queue(clock):
     return WorkQueue(clock=clock)

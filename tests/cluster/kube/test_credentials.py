@@ -19,19 +19,6 @@ PODS = "/api/v1/pods"
 EMPTY = reply(body={"metadata": {"resourceVersion": "1"}, "items": []})
 
 
-class Clock:
-    def __init__(self):
-        self.now = 0.0
-
-    def __call__(self):
-        return self.now
-
-
-@pytest.fixture
-def clock():
-    return Clock()
-
-
 @pytest.fixture
 def account(tmp_path, certificate, clock):
     """The pod's own account; its host is the scripted server's."""
@@ -61,8 +48,8 @@ class TestServiceAccount:
     ):
         cluster = await connect(account(server.url))
         server.on("GET", PODS, always=EMPTY)
-        for now, token in ((0, "second\n"), (59, "third"), (61, "fourth\r\n"), (122, "fifth")):
-            clock.now = now
+        for wait_s, token in ((0, "second\n"), (59, "third"), (2, "fourth\r\n"), (61, "fifth")):
+            clock.now += wait_s
             await cluster.list(kinds.POD)
             (tmp_path / "token").write_text(token)
         assert tokens(server) == [
@@ -77,10 +64,10 @@ class TestServiceAccount:
         server.on("GET", PODS, always=EMPTY)
         path = tmp_path / "token"
         path.unlink() if content is None else path.write_text(content, "latin-1")
-        clock.now = 61
+        clock.now += 61
         await cluster.list(kinds.POD)
         path.write_text("second")
-        clock.now = 122
+        clock.now += 61
         await cluster.list(kinds.POD)
         assert tokens(server) == ["Bearer first", "Bearer second"]
 
