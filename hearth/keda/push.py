@@ -25,6 +25,8 @@ APPEAR_S = 10.0
 
 log = logging.getLogger(__name__)
 Send = Callable[[], Awaitable[None]]
+SendNow = Callable[[], bool]
+"""Send without waiting; False where that cannot be done, and nothing was sent."""
 Sleep = Callable[[float], Awaitable[object]]
 
 
@@ -62,10 +64,13 @@ class _Stream:
     key: ServiceKey
     uid: str
     tls: bool
+    send_now: SendNow
     told: Told | None = None
     greeted: bool = False
     due: bool = False
     """The one message that may be unsent: whatever happens until it is sent, it says."""
+    rests: bool = False
+    """Whether its task waits for something to send."""
     wake: anyio.Event = field(default_factory=anyio.Event)
 
 
@@ -123,14 +128,23 @@ class Pushes:
         self._ending = True
         self._wake_all()
 
-    async def stream(self, key: ServiceKey, *, uid: str, send: Send, tls: bool = False) -> None:
+    async def stream(
+        self,
+        key: ServiceKey,
+        *,
+        uid: str,
+        send: Send,
+        send_now: SendNow = lambda: False,
+        tls: bool = False,
+    ) -> None:
         """Push on one stream until `end`.
 
-        `send` sends one `true`.  Raises ServiceGone once the service (of this uid, unless it is
+        `send` sends one `true`; `send_now` is tried before, in the tick of the write that makes
+        it due.  Raises ServiceGone once the service (of this uid, unless it is
         empty) is dropped or, in plaintext, asks for TLS, or has not appeared within APPEAR_S;
         whatever `send` raises.
         """
-        stream = _Stream(key, uid, tls)
+        stream = _Stream(key, uid, tls, send_now)
         self._streams.setdefault(key, []).append(stream)
         self._tell(key)
         try:
@@ -172,11 +186,18 @@ class Pushes:
             self._look(stream, self._observe(stream.key), now)
             if stream.due:
                 await send()
-                stream.due = False
-                self._observer.pushed(stream.key)
-                log.debug("pushed", extra={"service": str(stream.key)})
-            else:
+                self._sent(stream)
+                continue
+            stream.rests = True
+            try:
                 await self._wait(stream, stream.told.next_at - now if stream.told else None)
+            finally:
+                stream.rests = False
+
+    def _sent(self, stream: _Stream) -> None:
+        stream.due = False
+        self._observer.pushed(stream.key)
+        log.debug("pushed", extra={"service": str(stream.key)})
 
     async def _wait(self, stream: _Stream, seconds: float | None) -> None:
         stream.wake = wake = anyio.Event()
@@ -238,7 +259,11 @@ class Pushes:
         spell = self._observe(key)
         for stream in streams:
             self._look(stream, spell, self._clock())
-            if stream.due or not stream.greeted:
+            wakes = stream.due or not stream.greeted
+            if stream.due and stream.rests and stream.send_now():
+                self._sent(stream)
+            if wakes:
+                # If only to know when the next one is due.
                 stream.wake.set()
 
     def _gate_changed(self) -> None:

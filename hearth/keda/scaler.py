@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import anyio
-import anyio.lowlevel
 from google.protobuf.message import DecodeError
 from grpclib.const import Cardinality, Status
 from grpclib.exceptions import GRPCError
@@ -16,10 +15,11 @@ from hearth import trigger
 from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
-from hearth.keda import push, tls, unary
+from hearth.keda import messages, push, tls, unary
 from hearth.keda.answers import Answers, Unknown
 from hearth.routes import RouteTable
 
+_PUSH = pb.IsActiveResponse(result=True)
 MAX_NAME = 253
 """Longest name Kubernetes gives to anything."""
 
@@ -91,17 +91,24 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
         await self._unary("IsActive", stream)
 
     async def StreamIsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
+        framed = messages.framed(_PUSH.SerializeToString())
+
         async def send() -> None:
-            await stream.send_message(pb.IsActiveResponse(result=True))
-            # What this turn wrote goes out at its end: the rest that a push brings is for the next.
-            await anyio.lowlevel.checkpoint()
+            await stream.send_message(_PUSH)
+
+        def send_now() -> bool:
+            return messages.write_now(stream, framed)
 
         with self._counted("StreamIsActive"), self._streaming():
             key, wanted = self._read(stream.peer, await _request(stream))
             over_tls = tls.caller(stream.peer) is not None
+            # Now rather than with the first push, which somebody waits for.
+            await stream.send_initial_metadata()
             with _translated(key):
                 try:
-                    await self._pushes.stream(key, uid=wanted.uid, send=send, tls=over_tls)
+                    await self._pushes.stream(
+                        key, uid=wanted.uid, send=send, send_now=send_now, tls=over_tls
+                    )
                 except push.ServiceGone:
                     self._permit(stream.peer, key)
                     raise

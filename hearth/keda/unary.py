@@ -12,6 +12,8 @@ from h2.errors import ErrorCodes
 from h2.events import DataReceived, RequestReceived, StreamEnded, StreamReset
 from h2.exceptions import ProtocolError
 
+from hearth.keda.messages import PREFIX_BYTES, framed
+
 log = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 64 * 1024
@@ -23,8 +25,6 @@ Answer = Callable[[bytes, Peer], bytes]
 _CONTENT_TYPES = ("application/grpc", "application/grpc+proto")
 _HEAD = [(":status", "200"), ("content-type", "application/grpc+proto")]
 _TRAILERS = [("grpc-status", "0")]
-_PREFIX_BYTES = 5
-"""Before each message: whether it is compressed, and its length."""
 
 
 @dataclass(slots=True)
@@ -92,25 +92,25 @@ class UnaryProcessor(EventsProcessor):
 
     def _answered(self, stream_id: int, call: _Call) -> bool:
         body = call.body()
-        compressed, length = body[:1], int.from_bytes(body[1:_PREFIX_BYTES], "big")
-        if compressed != b"\0" or length != len(body) - _PREFIX_BYTES:
+        compressed, length = body[:1], int.from_bytes(body[1:PREFIX_BYTES], "big")
+        if compressed != b"\0" or length != len(body) - PREFIX_BYTES:
             return False
         connection, h2 = self.connection, self.connection._connection
         stream = h2.streams.get(stream_id)
         if stream is None or stream.closed or not connection.write_ready.is_set():
             return False
         try:
-            message = call.answer(body[_PREFIX_BYTES:], connection.get_peer())
+            message = call.answer(body[PREFIX_BYTES:], connection.get_peer())
         except (GRPCError, DecodeError):
             return False
-        framed = b"\0" + len(message).to_bytes(4, "big") + message
-        if h2.local_flow_control_window(stream_id) < len(framed):
+        data = framed(message)
+        if h2.local_flow_control_window(stream_id) < len(data):
             return False
         received = sum(part.flow_controlled_length for part in call.parts)
         try:
             h2.acknowledge_received_data(received, stream_id)
             h2.send_headers(stream_id, _HEAD)
-            h2.send_data(stream_id, framed)
+            h2.send_data(stream_id, data)
             h2.send_headers(stream_id, _TRAILERS, end_stream=True)
         except ProtocolError:
             # The peer has ended the connection behind its call: nobody waits for an answer.

@@ -95,6 +95,50 @@ async def test_what_happens_during_an_unsent_message_is_said_by_it(world):
     assert len(sent) == 1
 
 
+async def test_what_can_be_sent_at_once_is_sent_before_anything_else_happens(world):
+    """And only where nothing is being sent already, on a stream that is open."""
+    world.serve()
+    said = []
+    takes = True
+
+    async def send() -> None:
+        said.append("later")
+
+    def send_now() -> bool:
+        if takes:
+            said.append("now")
+        return takes
+
+    def begin() -> None:
+        group.start_soon(
+            lambda: world.server.pushes.stream(KEY, uid="", send=send, send_now=send_now)
+        )
+
+    async with anyio.create_task_group() as group:
+        world.demand.admit(KEY, limit=1).release()
+        begin()
+        await world.count.until(lambda: world.count.pushes == 1)
+        assert said == ["later"]
+        world.serve(ready=True)
+        world.serve()
+        await world.count.until(lambda: world.count.open == 1)
+        await anyio.wait_all_tasks_blocked()
+        world.demand.admit(KEY, limit=1)
+        assert said == ["later", "now"]
+        assert world.count.pushes == 2
+        await world.time.sleep_out(2)
+        await world.count.until(lambda: world.count.pushes == 3)
+        assert said == ["later", "now", "later"]
+        world.serve(ready=True)
+        await anyio.wait_all_tasks_blocked()
+        takes = False
+        world.serve()
+        assert said == ["later", "now", "later"]
+        await world.count.until(lambda: world.count.pushes == 4)
+        assert said == ["later", "now", "later", "later"]
+        world.server.pushes.end()
+
+
 async def test_nothing_is_pushed_while_the_gate_is_closed(world):
     world.server.gate.close("fenced")
     world.serve()
