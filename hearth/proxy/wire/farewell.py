@@ -34,6 +34,8 @@ class Farewell:
 
     def fail(self, problem: Problem) -> None:
         """End with an error of ours, in the form that is still possible."""
+        # It has arrived.  Frames that it was raised through may hold it themselves: a circle.
+        problem.__traceback__ = None
         if self._over:
             return
         self._parts.observer.rejected(self._key, reason=problem.code)

@@ -642,7 +642,7 @@ class World:
             Backend(uid=f"b{n}", pod="p", host="10.0.0.1", port=n, ready=True, served_name="served")
             for n in (1, 2)
         )
-        backends = {"one": pods[:1], "none": ()}.get(kind, pods)
+        backends = {"one": pods[:1], "none": (), "reject": ()}.get(kind, pods)
         self.routes.put(
             Route(
                 key=KEY, uid="u", created=1, phase="Ready", backends=backends,

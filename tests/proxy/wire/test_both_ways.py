@@ -89,6 +89,9 @@ async def test_requests_leave_nothing_that_only_a_collector_would_find():
         [ask(0), ("slow", 0), answer(0, "medium"), ("read", 0)],
         [ask(0), ("break", 0), ("later", 1), ("reset", 0)],
         [ask(0, cut="head", late=True), answer(0, "503")],
+        [("route", "none"), ask(0), ONE, answer(0)],
+        [("route", "none"), ask(0), ("leave", 0), ONE],
+        [("route", "reject"), ask(0), ONE],
         [ask(0, "other"), ask(0, "no JSON"), ("rush", 0, "alias", HOST, True)],
     ]
     world, found = World(short=True), []
