@@ -16,9 +16,13 @@ class Budget:
         self._limit_bytes = limit_bytes
         self.used_bytes = 0
 
+    def fits(self, size_bytes: int) -> bool:
+        """Whether `take` would give so much."""
+        return self.used_bytes + size_bytes <= self._limit_bytes
+
     def take(self, size_bytes: int) -> None:
         """Raises Problem (overloaded), taking nothing."""
-        if self.used_bytes + size_bytes > self._limit_bytes:
+        if not self.fits(size_bytes):
             raise Problem(
                 Code.OVERLOADED,
                 "The gateway holds as many requests as it has memory for; try again shortly.",

@@ -185,6 +185,7 @@ class Gateway:
         self, loop: asyncio.AbstractEventLoop, session: aiohttp.ClientSession, nursery: Nursery
     ) -> Parts:
         sweep = Sweep(loop)
+        door = Door(self._routes, self._keys, self._config)
         timeout_s = self._config.connect_timeout_s
         return Parts(
             routes=self._routes,
@@ -193,10 +194,10 @@ class Gateway:
             activation=self._activation,
             balance=self._balance,
             pool=Pool(sweep, nursery.spawn, connect_timeout_s=timeout_s),
-            plans=Plans(self._config),
+            plans=Plans(self._config, door.known_scope),
             names=ServedNames(session, clock=self._clock),
             observer=self._observer,
-            door=Door(self._routes, self._keys, self._config),
+            door=door,
             sweep=sweep,
             budget=self._budget,
             config=self._config,

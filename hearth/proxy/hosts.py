@@ -129,6 +129,9 @@ def _lower(domain: str) -> str:
 
 
 def _is_ip(name: str) -> bool:
+    if not name[-1:].isdigit() and ":" not in name:
+        # Names of services, nearly always; the full look takes longer than all the rest.
+        return False
     try:
         ipaddress.ip_address(name)
     except ValueError:

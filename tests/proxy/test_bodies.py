@@ -40,6 +40,8 @@ def test_what_does_not_fit_takes_nothing():
     first, second = Held(budget), Held(budget)
     first.grow(70)
     second.grow(30)
+    assert budget.fits(0)
+    assert not budget.fits(1)
     with pytest.raises(Problem) as caught:
         second.grow(31)
     assert caught.value.code is Code.OVERLOADED

@@ -21,22 +21,29 @@ class Door:
         self._config = config
         self._scopes: dict[bytes, Scope] = {}
 
-    def scope(self, host: bytes) -> Scope:
-        """What a Host header stands for.  Raises Problem."""
+    def known_scope(self, host: bytes) -> Scope | None:
+        """What a Host header stands for; None for an unknown one."""
         scope = self._scopes.get(host)
         if scope is not None:
             return scope
         text = host.decode("utf-8", "replace")
         found = self._config.hosts.scope(text) if text else Everything()
+        if found is not None:
+            if len(self._scopes) >= _SCOPES:
+                self._scopes.clear()
+            self._scopes[host] = found
+        return found
+
+    def scope(self, host: bytes) -> Scope:
+        """What a Host header stands for.  Raises Problem."""
+        found = self.known_scope(host)
         if found is None:
+            text = host.decode("utf-8", "replace")
             raise Problem(
                 Code.MODEL_NOT_FOUND,
                 f"Nothing is served under the host {text[:200]!r}. Hosts that would work:"
                 f" {self._config.hosts.advice()}.",
             )
-        if len(self._scopes) >= _SCOPES:
-            self._scopes.clear()
-        self._scopes[host] = found
         return found
 
     def named(self, model: str | None, scope: Scope) -> ServiceKey:

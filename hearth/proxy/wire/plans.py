@@ -5,6 +5,7 @@ A head is known by all its bytes but the digits of its Content-Length.  No I/O.
 
 import itertools
 import re
+from collections.abc import Callable
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy import auth, headers, multipart, paths
@@ -69,16 +70,20 @@ class Plan:
             keys[model] = found
         return found
 
-    def fields(self, *, authenticated: bool, stream: bool) -> tuple[bytes, bytes]:
-        """What a backend is told before the client's address, and after it up to the length."""
+    def fields(self, peer: bytes, *, authenticated: bool, stream: bool) -> bytes:
+        """What a backend is told, but the length.  `peer`: the client's address."""
         found = self._fields.get((authenticated, stream))
         if found is None:
             fields = rewriting.forwarded(
-                self.head, peer=_NOBODY, scheme=b"http", authenticated=authenticated, stream=stream
+                self.head,
+                peer=_NOBODY,
+                scheme=b"http",
+                authenticated=authenticated,
+                stream=stream and self.asked.streams,
             )
             before, _, after = fields.partition(_NOBODY)
             found = self._fields[authenticated, stream] = (before, after)
-        return found
+        return found[0] + peer + found[1]
 
 
 class Answer:
@@ -153,10 +158,12 @@ Known = dict[tuple[int, bytes], Answer | None]
 class Plans:
     """Of all requests of one gateway."""
 
-    def __init__(self, config: GatewayConfig) -> None:
+    def __init__(self, config: GatewayConfig, scope: Callable[[bytes], Scope | None]) -> None:
+        """`scope`: what a Host header stands for."""
         self.body_bytes = min(_BODY_BYTES, config.body_limit_bytes)
         """Of a plain request; bigger ones are not read at once."""
         self._config = config
+        self._scope = scope
         self._known: dict[bytes, Plan] = {}
         self._answers: dict[tuple[bytes, bool], Answers] = {}
         self._heads: Known = {}
@@ -178,7 +185,7 @@ class Plans:
         return self._learn(raw, before, after, data[:end])
 
     def _learn(self, raw: bytes, before: bytes, after: bytes, data: bytes) -> Plan | None:
-        if look(data) != len(data):
+        if look(data) != len(data) or not _may_be_plain(data):
             # What llhttp takes for a request all the same, after a blank line, say.
             return None
         try:
@@ -187,7 +194,7 @@ class Plans:
             return None
         config = self._config
         asked = paths.INFERENCE.get(head.path)
-        scope = config.hosts.scope(head.host.decode("utf-8", "replace"))
+        scope = self._scope(head.host)
         if (
             asked is None
             or scope is None
@@ -220,6 +227,12 @@ class Plans:
                 drop_cors=bool(self._config.cors_origins),
             )
         return found
+
+
+def _may_be_plain(data: bytes) -> bool:
+    """By a look: what is none for sure need not be parsed here, and again on the long way."""
+    path = data[5 : data.find(b" ", 5)].partition(b"?")[0]
+    return path.decode("latin-1") in paths.INFERENCE and b"multipart/" not in data
 
 
 def cors(head: heads.RequestHead, config: GatewayConfig) -> bytes:

@@ -9,8 +9,9 @@ from hearth.proxy.wire.plans import Plan, length
 from hearth.proxy.wire.receiving import Receiving
 from hearth.proxy.wire.states import Phase
 from hearth.proxy.wire.sweep import NEVER
+from hearth.proxy.wire.taking import take
 from hearth.proxy.wire.visit import Visit
-from hearth.proxy.wire.warm import Warm, take
+from hearth.proxy.wire.warm import Warm
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +45,7 @@ class Shortcut(Receiving):
         """Break the connection."""
 
     def goes_warm(self, data: bytes) -> bool:
-        """Whether what is here took the short way, or may when its body is here."""
+        """Whether what is here was taken, or may be when its body is here."""
         if self.choked or self.trickles:
             return False
         try:
@@ -53,7 +54,7 @@ class Shortcut(Receiving):
             log.exception("request failed")
             self.abort()
             return True
-        if isinstance(taken, Warm):
+        if not isinstance(taken, bool):
             self.buffer = b""
             self.awaits = False
             self.visit = taken

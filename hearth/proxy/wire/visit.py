@@ -159,7 +159,7 @@ class Visit(Farewell):
         self, route: Route, asked: paths.Inference, target: openai.Target, body: bytes,
         *, fields: bytes, began_at: float,
     ) -> Turn:  # fmt: skip
-        """A request that is sent already, or for which a connection is being made."""
+        """A request of which all is known: sent, about to be, or to be run.  Raises Problem."""
         self._began_at = began_at
         self._asked = asked
         self.reply.anthropic = asked.anthropic
@@ -168,6 +168,11 @@ class Visit(Farewell):
         self._held.grow(len(body))
         self._held.data = body
         return self._make_turn(target, route, None, fields)
+
+    def run(self) -> None:
+        """Begin what was taken over."""
+        if self._turn is not None:
+            self._turn.run()
 
     def _make_turn(
         self, target: openai.Target, route: Route, spans: tuple[openai.Span, ...] | None,

@@ -10,15 +10,13 @@ from typing import Protocol
 
 import msgspec
 
-from hearth.demand import Claim, QueueFull
+from hearth.demand import Claim
 from hearth.proxy import openai
 from hearth.proxy.activation import Place
-from hearth.proxy.answers import Problem
 from hearth.proxy.observer import Outcome
 from hearth.proxy.wire.link import Link
-from hearth.proxy.wire.names import Unknown
 from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.plans import Answer, Plan, length
+from hearth.proxy.wire.plans import Answer, Plan
 from hearth.proxy.wire.states import Client
 from hearth.proxy.wire.turn import Turn
 from hearth.proxy.wire.visit import Visit
@@ -213,11 +211,11 @@ class Warm:
 
     def _fields(self) -> bytes:
         """What the backend is told, but the length."""
-        before, after = self._plan.fields(
+        return self._plan.fields(
+            self._client.address(),
             authenticated=self._route.authentication is not None,
-            stream=self._stream and self._plan.asked.streams,
+            stream=self._stream,
         )
-        return before + self._client.address() + after
 
     def _leave(self, *, dial: bool = True) -> tuple[Turn, Visit]:
         """Go on the long way, as if it had been taken from the beginning."""
@@ -248,50 +246,3 @@ class Warm:
             parts.pool.leave(self._address(), self)
             turn.dial()
         return turn, visit
-
-
-def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | bool:
-    """Start the request that `data` is, if it is one for the short way.
-
-    If not, whether it may be one when the rest of its body is here; nothing was done.
-    """
-    plan = client.plan
-    found = length(plan, data) if plan is not None else None
-    if found is None:
-        client.plan = plan = parts.plans.find(data)
-        found = length(plan, data) if plan is not None else None
-    if plan is None or found is None:
-        return False
-    begin, size = found
-    if len(data) != begin + size or size > parts.plans.body_bytes:
-        return len(data) < begin + size <= begin + parts.plans.body_bytes
-    body = data[begin:]
-    asked = openai.plain(body)
-    if asked is None:
-        return False
-    model, stream = asked
-    key = plan.key(model)
-    route = parts.routes.find(key) if key is not None else None
-    if route is None or parts.stopping or not parts.routes.complete:
-        return False
-    if route.authentication is not None and not parts.door.open(route, plan.sent_key):
-        return False
-    backend = parts.activation.free(route.key)
-    if backend is None:
-        return False
-    name = parts.names.name(route.key, backend, model)
-    span = openai.only_model(body) if name is not None else None
-    if name is Unknown.UNKNOWN or (span is None) != (name is None):
-        # The backend must be asked first, or the body looked through.
-        return False
-    try:
-        claim = parts.demand.admit(route.key, limit=route.max_queue)
-    except QueueFull:
-        return False
-    try:
-        parts.budget.take(len(data))
-    except Problem:
-        claim.release()
-        return False
-    place = parts.activation.occupy(route.key, backend)
-    return Warm(parts, client, plan, route, place, claim, data, begin, model, stream, name, span)

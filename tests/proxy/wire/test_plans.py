@@ -6,11 +6,17 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy.config import GatewayConfig
-from hearth.proxy.hosts import HostTable
+from hearth.proxy.hosts import HostTable, Scope
 from hearth.proxy.observer import Outcome
 from hearth.proxy.wire.plans import Answers, Known, Plans, length
 
 CONFIG = GatewayConfig(hosts=HostTable(ingress_domain="llm.test"), default_namespace="ai")
+
+
+def scope(host: bytes) -> Scope | None:
+    return CONFIG.hosts.scope(host.decode())
+
+
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: llm.test\r\n"
 JSON = b"Content-Type: application/json\r\n"
 
@@ -22,7 +28,7 @@ def head(
 
 
 def test_one_plan_for_heads_that_differ_in_their_length_alone():
-    plans = Plans(CONFIG)
+    plans = Plans(CONFIG, scope)
     plan = plans.find(head(2) + b"{}")
     assert plan is not None
     assert plans.find(head(12345)) is plan
@@ -46,7 +52,7 @@ def test_one_plan_for_heads_that_differ_in_their_length_alone():
     ],
 )
 def test_any_other_byte_makes_another_head(other):
-    plans = Plans(CONFIG)
+    plans = Plans(CONFIG, scope)
     plan = plans.find(head())
     assert plan is not None
     assert length(plan, other) is None
@@ -77,7 +83,7 @@ def test_any_other_byte_makes_another_head(other):
     ],
 )
 def test_what_is_no_plain_request_has_no_plan(data):
-    plans = Plans(CONFIG)
+    plans = Plans(CONFIG, scope)
     assert plans.find(data) is None
     assert plans.find(data) is None
 
@@ -92,13 +98,13 @@ def test_what_is_no_plain_request_has_no_plan(data):
     ],
 )
 def test_the_service_that_a_model_stands_for(host, model, key):
-    plan = Plans(CONFIG).find(head(first=POST.replace(b"llm.test", host)))
+    plan = Plans(CONFIG, scope).find(head(first=POST.replace(b"llm.test", host)))
     assert plan is not None
     assert plan.key(model) == plan.key(model) == ServiceKey(*key)
 
 
 def test_a_flood_of_heads_models_and_clients_is_forgotten_again():
-    plans = Plans(CONFIG)
+    plans = Plans(CONFIG, scope)
     for number in range(3000):
         plan = plans.find(head(before=JSON + b"X-Id: %d\r\n" % number))
         assert plan is not None
@@ -109,7 +115,7 @@ def test_a_flood_of_heads_models_and_clients_is_forgotten_again():
 
 
 def test_long_names_are_not_kept_and_stand_for_a_service_all_the_same():
-    plan = Plans(CONFIG).find(head(first=POST.replace(b"llm.test", b"chat.b.llm.test")))
+    plan = Plans(CONFIG, scope).find(head(first=POST.replace(b"llm.test", b"chat.b.llm.test")))
     assert plan is not None
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
@@ -122,20 +128,19 @@ def test_long_names_are_not_kept_and_stand_for_a_service_all_the_same():
 
 def test_a_blank_line_before_a_request_makes_it_none_of_ours():
     for first in (b"\r\n", b"\n"):
-        assert Plans(CONFIG).find(first + head()) is None
+        assert Plans(CONFIG, scope).find(first + head()) is None
 
 
 def test_what_a_backend_is_told():
-    plan = Plans(CONFIG).find(
+    plan = Plans(CONFIG, scope).find(
         head(before=JSON + b"Authorization: Bearer a\r\nConnection: x-hop\r\nX-Hop: 1\r\n")
     )
     assert plan is not None
-    before, after = plan.fields(authenticated=False, stream=False)
-    assert before + b"1.2.3.4" + after == (
+    assert plan.fields(b"1.2.3.4", authenticated=False, stream=False) == (
         b"Content-Type: application/json\r\nAuthorization: Bearer a\r\nX-Forwarded-For: 1.2.3.4\r\n"
         b"X-Forwarded-Host: llm.test\r\nX-Forwarded-Proto: http\r\nVia: 1.1 hearth\r\n"
     )
-    assert b"Bearer" not in b"".join(plan.fields(authenticated=True, stream=False))
+    assert b"Bearer" not in plan.fields(b"1.2.3.4", authenticated=True, stream=False)
 
 
 ANSWER = (

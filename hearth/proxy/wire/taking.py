@@ -1,0 +1,85 @@
+"""Whether a request needs no closer look, and how it begins then."""
+
+from hearth.demand import QueueFull
+from hearth.proxy import openai
+from hearth.proxy.answers import Problem
+from hearth.proxy.wire.names import Unknown
+from hearth.proxy.wire.parts import Parts
+from hearth.proxy.wire.plans import Plan, length
+from hearth.proxy.wire.visit import Visit
+from hearth.proxy.wire.warm import Warm, WarmClient
+from hearth.routes import Route
+
+
+def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | Visit | bool:
+    """The request that `data` is, to be run: on the short way, or as one that has to wait.
+
+    Where it needs a closer look: whether it may be one of these when the rest of its body is
+    here; nothing was done.
+    """
+    plan = client.plan
+    found = length(plan, data) if plan is not None else None
+    if found is None:
+        client.plan = plan = parts.plans.find(data)
+        found = length(plan, data) if plan is not None else None
+    if plan is None or found is None:
+        return False
+    begin, size = found
+    if len(data) != begin + size or size > parts.plans.body_bytes:
+        return len(data) < begin + size <= begin + parts.plans.body_bytes
+    body = data[begin:]
+    asked = openai.plain(body)
+    if asked is None:
+        return False
+    model, stream = asked
+    key = plan.key(model)
+    route = parts.routes.find(key) if key is not None else None
+    if route is None or parts.stopping or not parts.routes.complete:
+        return False
+    if route.authentication is not None and not parts.door.open(route, plan.sent_key):
+        return False
+    backend = parts.activation.free(route.key)
+    if backend is None:
+        return _wait(parts, client, plan, route, body, model, stream)
+    name = parts.names.name(route.key, backend, model)
+    span = openai.only_model(body) if name is not None else None
+    if name is Unknown.UNKNOWN or (span is None) != (name is None):
+        # The backend must be asked first, or the body looked through.
+        return False
+    try:
+        claim = parts.demand.admit(route.key, limit=route.max_queue)
+    except QueueFull:
+        return False
+    try:
+        parts.budget.take(len(data))
+    except Problem:
+        claim.release()
+        return False
+    place = parts.activation.occupy(route.key, backend)
+    return Warm(parts, client, plan, route, place, claim, data, begin, model, stream, name, span)
+
+
+def _wait(
+    parts: Parts,
+    client: WarmClient,
+    plan: Plan,
+    route: Route,
+    body: bytes,
+    model: str,
+    stream: bool,
+) -> Visit | bool:
+    """A request without a free endpoint: it is known what it asks for, and that it may."""
+    if not parts.budget.fits(len(body)):
+        return False
+    peer = client.address()
+    visit = Visit(parts, client, plan.head, peer=peer, scheme=b"http")
+    authenticated = route.authentication is not None
+    visit.take_over(
+        route,
+        plan.asked,
+        openai.Target(model=model, stream=stream),
+        body,
+        fields=plan.fields(peer, authenticated=authenticated, stream=stream),
+        began_at=parts.sweep.time(),
+    )
+    return visit

@@ -1,0 +1,97 @@
+"""What needs no closer look, and begins in the read that it came with."""
+
+import json
+from dataclasses import replace
+
+import anyio
+import pytest
+
+from hearth.proxy.wire.taking import take
+from hearth.proxy.wire.visit import Visit
+from hearth.proxy.wire.warm import Warm
+from hearth.routes import KeyRef
+from tests.proxy import backend
+from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, STREAM, Raw, asleep, pod, stage
+
+DATA = json.dumps(BODY).encode()
+
+
+def request(body=BODY, *, host: str = HOST, fields: bytes = b"", cut: int | None = None) -> bytes:
+    data = json.dumps(body).encode()
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(data)}\r\n".encode()
+    return (head + fields + b"\r\n" + data)[:cut]
+
+
+class Somebody:
+    """A client as `take` knows it."""
+
+    plan = None
+
+    def address(self) -> bytes:
+        return b"1.2.3.4"
+
+    def write(self, data: bytes) -> None: ...
+    def answered(self, *, keep: bool) -> None: ...
+    def abort(self) -> None: ...
+    def changed_over(self, visit: Visit) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("data", "found"),
+    [
+        (request(), Visit),
+        (request(STREAM), Visit),
+        (request(cut=-1), True),
+        (request() + b"P", False),
+        (request(host="nowhere"), False),
+        (request({"messages": []}), False),
+        (request(fields=b"Expect: 100-continue\r\n"), False),
+    ],
+)
+async def test_a_request_to_a_sleeping_service(data, found):
+    async with stage() as s:
+        s.put()
+        taken = take(s.gateway._parts, Somebody(), data)
+        assert taken is found if isinstance(found, bool) else isinstance(taken, found)
+        assert asleep(s)
+        if isinstance(taken, Visit):
+            taken.run()
+            assert (s.demand.pending(KEY), s.gateway.waiting(KEY)) == (1, 1)
+            assert s.gateway.held_bytes == len(data) - data.index(b"\r\n\r\n") - 4
+            taken.gone()
+        assert (s.demand.pending(KEY), s.gateway.held_bytes) == (0, 0)
+
+
+async def test_a_request_to_one_that_runs_goes_the_short_way():
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        taken = take(s.gateway._parts, Somebody(), request())
+        assert isinstance(taken, Warm)
+        taken.cut()
+
+
+async def test_whoever_has_no_key_or_no_room_is_looked_at_closely():
+    async with stage(replace(CONFIG, held_bytes=len(DATA) - 1)) as s:
+        s.put()
+        assert take(s.gateway._parts, Somebody(), request()) is False
+        s.put(authentication=KeyRef(secret="keys", key="api"))
+        assert take(s.gateway._parts, Somebody(), request()) is False
+        assert asleep(s)
+        assert s.gateway.held_bytes == 0
+
+
+async def test_the_sleeper_is_woken_in_the_read_that_the_request_came_with():
+    async with backend.running() as server, stage() as s:
+        s.put()
+        woken = anyio.Event()
+        s.demand.listen(lambda key: woken.set())
+        async with await anyio.connect_tcp(*s.address) as stream:
+            await stream.send(request(STREAM))
+            await woken.wait()
+            # Nothing of it is left unread: what it asks for is known.
+            (front,) = s.gateway._parts.fronts
+            assert (front.intake, front.buffer) == (None, b"")
+            await Raw(stream).until(b": heartbeat")
+            s.put(pod(server))
+            await Raw(stream).until(b"[DONE]")
+        assert server.calls()[0].json == {**STREAM, "model": "served"}
