@@ -29,8 +29,9 @@ class Shortcut(Receiving):
         self.state = Phase.IDLE
         self.visit: Visit | Warm | None = None
         self.plan: Plan | None = None
-        self.awaits = False
-        """Whether the request in the buffer may yet take the short way."""
+        self.awaits = 0
+        """Size of the body that is being waited for, as the budget knows it: the request in the
+        buffer may yet take the short way."""
         self.choked = False
         """Whether the client takes no more for now."""
         self.trickles = False
@@ -48,24 +49,29 @@ class Shortcut(Receiving):
         """Whether what is here was taken, or may be when its body is here."""
         if self.choked or self.trickles:
             return False
+        awaited = self.awaits
+        if awaited:
+            self._await_none()
         try:
             taken = take(self.parts, self, data)
         except Exception:
             log.exception("request failed")
             self.abort()
             return True
-        if not isinstance(taken, bool):
+        if not isinstance(taken, int):
             self.buffer = b""
-            self.awaits = False
             self.visit = taken
             self.state = Phase.BUSY
             self.due = NEVER
             taken.run()
             return True
-        if taken and not self.awaits:
-            self.due = self.parts.sweep.time() + _SOON_S
+        if not taken or not self.parts.budget.fits(taken):
+            return False
+        self.parts.budget.take(taken)
         self.awaits = taken
-        return taken
+        if not awaited:
+            self.due = self.parts.sweep.time() + _SOON_S
+        return True
 
     def read_head(self, raw: bytes) -> heads.RequestHead:
         """The head that is about to take the long way.  Raises Malformed."""
@@ -77,10 +83,19 @@ class Shortcut(Receiving):
 
     def long_way(self) -> bool:
         """Wait no longer for a small body; whether one was waited for."""
-        awaits, self.awaits = self.awaits, False
-        if awaits:
+        awaited = bool(self.awaits)
+        if awaited:
+            self._await_none()
             self.advance()
-        return awaits
+        return awaited
+
+    def drop(self) -> None:
+        self._await_none()
+        super().drop()
+
+    def _await_none(self) -> None:
+        size, self.awaits = self.awaits, 0
+        self.parts.budget.give(size)
 
     def changed_over(self, visit: Visit) -> None:
         """The request goes on as `visit`."""

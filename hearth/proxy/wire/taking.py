@@ -11,11 +11,11 @@ from hearth.proxy.wire.warm import Warm, WarmClient
 from hearth.routes import Route
 
 
-def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | Visit | bool:
+def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | Visit | int:
     """The request that `data` is, to be run: on the short way, or as one that has to wait.
 
-    Where it needs a closer look: whether it may be one of these when the rest of its body is
-    here; nothing was done.
+    Else nothing was done; returns how long its body is, where it may be one of these when the
+    rest of that is here, and 0 where it needs a closer look.
     """
     plan = client.plan
     found = length(plan, data) if plan is not None else None
@@ -23,21 +23,21 @@ def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | Visit | bool:
         client.plan = plan = parts.plans.find(data)
         found = length(plan, data) if plan is not None else None
     if plan is None or found is None:
-        return False
+        return 0
     begin, size = found
     if len(data) != begin + size or size > parts.plans.body_bytes:
-        return len(data) < begin + size <= begin + parts.plans.body_bytes
+        return size if len(data) < begin + size <= begin + parts.plans.body_bytes else 0
     body = data[begin:]
     asked = openai.plain(body)
     if asked is None:
-        return False
+        return 0
     model, stream = asked
     key = plan.key(model)
     route = parts.routes.find(key) if key is not None else None
     if route is None or parts.stopping or not parts.routes.complete:
-        return False
+        return 0
     if route.authentication is not None and not parts.door.open(route, plan.sent_key):
-        return False
+        return 0
     backend = parts.activation.free(route.key)
     if backend is None:
         return _wait(parts, client, plan, route, body, model, stream)
@@ -45,16 +45,16 @@ def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | Visit | bool:
     span = openai.only_model(body) if name is not None else None
     if name is Unknown.UNKNOWN or (span is None) != (name is None):
         # The backend must be asked first, or the body looked through.
-        return False
+        return 0
     try:
         claim = parts.demand.admit(route.key, limit=route.max_queue)
     except QueueFull:
-        return False
+        return 0
     try:
         parts.budget.take(len(data))
     except Problem:
         claim.release()
-        return False
+        return 0
     place = parts.activation.occupy(route.key, backend)
     return Warm(parts, client, plan, route, place, claim, data, begin, model, stream, name, span)
 
@@ -67,10 +67,10 @@ def _wait(
     body: bytes,
     model: str,
     stream: bool,
-) -> Visit | bool:
+) -> Visit | int:
     """A request without a free endpoint: it is known what it asks for, and that it may."""
     if not parts.budget.fits(len(body)):
-        return False
+        return 0
     peer = client.address()
     visit = Visit(parts, client, plan.head, peer=peer, scheme=b"http")
     authenticated = route.authentication is not None

@@ -1,13 +1,15 @@
 """A connection that waits for a small body, and changes over to the long way."""
 
 import json
+from dataclasses import replace
 
 import anyio
+import pytest
 
 from hearth.proxy.wire.states import Phase
 from tests.proxy import backend
 from tests.proxy.backend import completion
-from tests.proxy.stage import BODY, CHAT, HOST, KEY, SHARED, STREAM, Raw, pod, stage
+from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, SHARED, STREAM, Raw, pod, stage
 from tests.proxy.wire.bothways import BODIES, World, request
 
 DATA = json.dumps(BODY).encode()
@@ -88,7 +90,7 @@ async def test_a_known_head_says_the_same_on_the_long_way():
         assert len(server.calls()) == 4
 
 
-async def test_a_body_that_trickles_is_soon_under_the_budget():
+async def test_a_body_that_trickles_is_under_the_budget_from_its_head_on():
     held: list[int] = []
 
     class Trickles(World):
@@ -107,4 +109,31 @@ async def test_a_body_that_trickles_is_soon_under_the_budget():
                 client.pipe.send(bytes((byte,)))
 
     await Trickles(short=True).play([("route", "one"), ("trickle",)], lambda step, seen: None)
-    assert held == [0] * 5 + [len(BODIES["big"])] * 4
+    assert held == [len(BODIES["big"])] * 9
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+async def test_what_was_waited_for_is_given_back(leaves):
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        async with await anyio.connect_tcp(*s.address) as stream:
+            await stream.send(HEAD + DATA[:5])
+            front = await _front(s)
+            while not front.awaits:
+                await anyio.lowlevel.checkpoint()
+            assert s.gateway.held_bytes == len(DATA)
+            if not leaves:
+                await stream.send(DATA[5:])
+                await Raw(stream).until(WHOLE)
+        while s.gateway._parts.fronts:
+            await anyio.lowlevel.checkpoint()
+        assert s.gateway.held_bytes == 0
+
+
+async def test_without_room_nothing_is_waited_for():
+    config = replace(CONFIG, held_bytes=len(DATA) - 1)
+    async with backend.running() as server, stage(config) as s:
+        s.put(pod(server))
+        async with await anyio.connect_tcp(*s.address) as stream:
+            await stream.send(HEAD + DATA[:5])
+            await Raw(stream).until(b'"overloaded"')
