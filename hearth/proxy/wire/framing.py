@@ -19,8 +19,8 @@ _SIZE_BEGUN = re.compile(rb"[0-9A-Fa-f]{0,15}(?:(?<=[0-9A-Fa-f])(?:;[^\r\n\0]{0,
 _LAST = re.compile(rb"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]+:[^\r\n\0]*\r\n)*\r\n")
 _CRLF = b"\r\n"
 _TAIL_BYTES = 64
-_LAST_LIMIT_BYTES = 16 * 1024
-"""For the last chunk with its trailers."""
+_LAST_LIMIT_BYTES = 4 * 1024
+"""For the last chunk with its trailers, which are looked at anew with each read."""
 _PAD_LIMIT_BYTES = 256 * 1024
 
 LAST_CHUNK = b"0\r\n\r\n"
