@@ -2,7 +2,7 @@
 
 from hearth.demand import QueueFull
 from hearth.proxy import openai
-from hearth.proxy.answers import Problem
+from hearth.proxy.answers import Code, Problem
 from hearth.proxy.wire.names import Unknown
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.plans import Plan, length
@@ -72,14 +72,20 @@ def _wait(
     if not parts.budget.fits(len(body)):
         return 0
     peer = client.address()
-    visit = Visit(parts, client, plan.head, peer=peer, scheme=b"http")
     authenticated = route.authentication is not None
-    visit.take_over(
-        route,
-        plan.asked,
-        openai.Target(model=model, stream=stream),
-        body,
-        fields=plan.fields(peer, authenticated=authenticated, stream=stream),
-        began_at=parts.sweep.time(),
-    )
+    fields = plan.fields(peer, authenticated=authenticated, stream=stream)
+    visit = Visit(parts, client, plan.head, peer=peer, scheme=b"http")
+    try:
+        visit.take_over(
+            route,
+            plan.asked,
+            openai.Target(model=model, stream=stream),
+            body,
+            fields=fields,
+            began_at=parts.sweep.time(),
+        )
+    except Exception:
+        # Nobody else knows it yet: left as it is, it would run, and hold its body, for ever.
+        visit.broken(Code.INTERNAL_ERROR)
+        raise
     return visit

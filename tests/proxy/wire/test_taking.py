@@ -6,6 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from hearth.proxy.wire import visit
 from hearth.proxy.wire.taking import take
 from hearth.proxy.wire.visit import Visit
 from hearth.proxy.wire.warm import Warm
@@ -78,6 +79,20 @@ async def test_whoever_has_no_key_or_no_room_is_looked_at_closely():
         assert take(s.gateway._parts, Somebody(), request()) == 0
         assert asleep(s)
         assert s.gateway.held_bytes == 0
+
+
+async def test_a_defect_before_it_waits_leaves_nothing(monkeypatch, caplog):
+    def defect(*args, **options):
+        raise ValueError("a defect")
+
+    async with stage() as s:
+        s.put()
+        monkeypatch.setattr(visit, "prepared", defect)
+        async with s.raw() as raw:
+            assert await raw.rest() == b""
+        assert (s.record.outcomes, s.gateway.held_bytes) == (["internal_error"], 0)
+        assert not s.gateway._parts.running
+    assert "a defect" in caplog.text
 
 
 async def test_the_sleeper_is_woken_in_the_read_that_the_request_came_with():
