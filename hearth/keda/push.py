@@ -139,10 +139,9 @@ class Pushes:
     ) -> None:
         """Push on one stream until `end`.
 
-        `send` sends one `true`; `send_now` is tried before, in the tick of the write that makes
-        it due.  Raises ServiceGone once the service (of this uid, unless it is
-        empty) is dropped or, in plaintext, asks for TLS, or has not appeared within APPEAR_S;
-        whatever `send` raises.
+        `send` sends one `true`; `send_now` is tried before, in the tick of the write that makes it
+        due.  Raises ServiceGone once the service (of this uid, unless it is empty) is dropped or,
+        in plaintext, asks for TLS, or has not appeared within APPEAR_S; whatever `send` raises.
         """
         stream = _Stream(key, uid, tls, send_now)
         self._streams.setdefault(key, []).append(stream)

@@ -194,7 +194,7 @@ class Gateway:
             activation=self._activation,
             balance=self._balance,
             pool=Pool(sweep, nursery.spawn, connect_timeout_s=timeout_s),
-            plans=Plans(self._config, door.known_scope),
+            plans=Plans(self._config, door.find_scope),
             names=ServedNames(session, clock=self._clock),
             observer=self._observer,
             door=door,

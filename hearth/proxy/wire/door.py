@@ -21,7 +21,7 @@ class Door:
         self._config = config
         self._scopes: dict[bytes, Scope] = {}
 
-    def known_scope(self, host: bytes) -> Scope | None:
+    def find_scope(self, host: bytes) -> Scope | None:
         """What a Host header stands for; None for an unknown one."""
         scope = self._scopes.get(host)
         if scope is not None:
@@ -36,7 +36,7 @@ class Door:
 
     def scope(self, host: bytes) -> Scope:
         """What a Host header stands for.  Raises Problem."""
-        found = self.known_scope(host)
+        found = self.find_scope(host)
         if found is None:
             text = host.decode("utf-8", "replace")
             raise Problem(

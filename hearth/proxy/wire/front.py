@@ -59,7 +59,7 @@ class Front(Shortcut):
         if self.buffer:
             data = self.buffer + data
         self.buffer = data
-        if state is Phase.IDLE and self.goes_warm(data):
+        if state is Phase.IDLE and self.goes_short(data):
             return
         if (state is Phase.IDLE and not self.choked) or state is Phase.BODY:
             self.advance()

@@ -45,7 +45,7 @@ class Shortcut(Receiving):
     def abort(self) -> None:
         """Break the connection."""
 
-    def goes_warm(self, data: bytes) -> bool:
+    def goes_short(self, data: bytes) -> bool:
         """Whether what is here was taken, or may be when its body is here."""
         if self.choked or self.trickles:
             return False

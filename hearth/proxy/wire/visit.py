@@ -159,7 +159,8 @@ class Visit(Farewell):
         self, route: Route, asked: paths.Inference, target: openai.Target, body: bytes,
         *, fields: bytes, began_at: float,
     ) -> Turn:  # fmt: skip
-        """A request of which all is known: sent, about to be, or to be run.  Raises Problem."""
+        """A request of which all is known; one that has not begun yet is to be `run`.  Raises
+        Problem."""
         self._began_at = began_at
         self._asked = asked
         self.reply.anthropic = asked.anthropic
