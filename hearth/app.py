@@ -153,7 +153,7 @@ class App:
             reason = os.strerror(number).lower() if number > 0 else error.strerror
             raise CannotStart(
                 f"cannot open the gateway on {chosen.host}:{chosen.gateway_port}:"
-                f" {reason}; choose another with --gateway-port"
+                f" {reason}; choose another with --gateway-port or HEARTH_GATEWAY_PORT"
             ) from error
         return Addresses(gateway=gateway, admin=admin, scaler=scaler, scaler_tls=scaler_tls)
 

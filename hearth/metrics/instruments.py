@@ -103,7 +103,7 @@ FAILURES = Instrument(
 ACTIVATION = Instrument(
     "histogram",
     "hearth_activation_seconds",
-    "How long a cold request waited until it was given an endpoint.",
+    "How long a cold request waited until it was given the endpoint that answered it.",
     _SERVICE,
     _WAIT_S,
 )

@@ -33,7 +33,7 @@ class Observer(Protocol):
         ...
 
     def waited(self, key: ServiceKey, *, seconds: float) -> None:
-        """A cold request was given its endpoint after `seconds`."""
+        """A cold request was given the endpoint that answered it after `seconds`."""
         ...
 
     def first_byte(self, key: ServiceKey, *, seconds: float) -> None:

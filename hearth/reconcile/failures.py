@@ -129,7 +129,8 @@ def _crash(status: Manifest, *, restarts: int, wall: datetime.datetime) -> Failu
     code = f", last with exit code {last['exitCode']}" if "exitCode" in last else ""
     why = f": {last['message'].strip()[-500:]}" if last.get("message") else ""
     times = status.get("restartCount", 0) - restarts
-    message = f"container {status['name']} was restarted {times} times{code}{why}"
+    often = "once" if times == 1 else f"{times} times"
+    message = f"container {status['name']} was restarted {often}{code}{why}"
     wait_s = _next_attempt_s(_waiting(status).get("message", ""), last, wall)
     return Failure(
         reason=reason,

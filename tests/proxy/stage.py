@@ -39,7 +39,9 @@ class Record:
     rejections: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
     first_bytes: int = 0
+    first_byte_s: float = 0
     waits: int = 0
+    waited_s: float = 0
     changed: anyio.Event = field(default_factory=anyio.Event)
 
     def finished(self, key, *, outcome, status, seconds):
@@ -52,9 +54,11 @@ class Record:
 
     def waited(self, key, *, seconds):
         self.waits += 1
+        self.waited_s = seconds
 
     def first_byte(self, key, *, seconds):
         self.first_bytes += 1
+        self.first_byte_s = seconds
 
     def backend_failed(self, key, *, reason):
         self.failures.append(reason)

@@ -30,6 +30,30 @@ async def test_a_held_request_is_forwarded_before_the_kubelet_says_ready():
     assert s.record.waits == 1
 
 
+async def test_the_time_that_the_engine_takes_is_no_time_of_waiting():
+    heard, release, at = anyio.Event(), anyio.Event(), []
+
+    async def slow(conn: Conn) -> None:
+        if conn.seen.method == "POST":
+            at.append(anyio.current_time())
+            heard.set()
+            await release.wait()
+            at.append(anyio.current_time())
+        await conn.json({})
+
+    async with backend.running(slow) as server, stage() as s:
+        s.put()
+        await held(s, s.tasks)
+        s.put(pod(server))
+        await heard.wait()
+        async with s.get("/v1/models"):
+            release.set()
+        await s.record.until(2)
+    asked_at, answered_at = at
+    assert s.record.waits == 1
+    assert s.record.first_byte_s - s.record.waited_s >= answered_at - asked_at
+
+
 async def test_heartbeats_are_one_line_each_and_no_blank_line_stands_before_the_first_event():
     async with backend.running() as server, stage() as s:
         s.put(heartbeat_s=0.01)

@@ -30,8 +30,8 @@ class Errand(ABC):
     """One authenticated, well-formed request to one service."""
 
     __slots__ = (
-        "beat_at", "beat_s", "began_at", "claim", "deadline", "due", "held", "idle_s", "key",
-        "limit", "link", "parts", "passive", "paused", "place", "reply", "sending", "state",
+        "beat_at", "beat_s", "began_at", "claim", "deadline", "due", "given_at", "held", "idle_s",
+        "key", "limit", "link", "parts", "passive", "paused", "place", "reply", "sending", "state",
         "stream", "ticket", "visitor", "write",
     )  # fmt: skip
 
@@ -57,7 +57,7 @@ class Errand(ABC):
         self.passive = passive
         self.sending = sending
         self.reply = reply
-        self.began_at = began_at
+        self.began_at = self.given_at = began_at
         self.state = State.NEW
         self.claim: Claim | None = None
         self.place: Place | None = None
@@ -259,7 +259,8 @@ class Errand(ABC):
         self.place = place
         route = self.route()
         self.idle_s = route.idle_timeout_s
-        self.enter(State.NAME, self.parts.sweep.time() + route.response_timeout_s)
+        self.given_at = self.parts.sweep.time()
+        self.enter(State.NAME, self.given_at + route.response_timeout_s)
         name = self.parts.names.name(self.key, place.backend, self.sending.model)
         if name is Unknown.UNKNOWN:
             self.parts.spawn(lambda: self._learn(place))

@@ -76,7 +76,7 @@ class Turn(Errand):
             parts.balance.answered(uid)
         self.sending.drop()
         if self.held:
-            parts.observer.waited(self.key, seconds=parts.sweep.time() - self.began_at)
+            parts.observer.waited(self.key, seconds=self.given_at - self.began_at)
         self._relay = relay = Relay(
             head,
             self.reply,
