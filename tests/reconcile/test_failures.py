@@ -163,7 +163,7 @@ def test_restarts_before_the_pod_was_ready_are_of_an_earlier_activation():
     assert verdict.failure is None
     verdict, memory = look(crashed(6, waiting=BACK_OFF), memory)
     assert verdict.failure is not None
-    assert "was restarted 1 times" in verdict.failure.message
+    assert "was restarted once" in verdict.failure.message
 
 
 def test_restarts_that_another_leader_saw_are_not_of_this_activation():
