@@ -144,16 +144,16 @@ class App:
             admin = await self.admin.start(chosen.host, chosen.admin_port)
             gateway = await tasks.start(self.gateway.serve, chosen.host, chosen.gateway_port)
         except scaler_server.CannotListen as error:
-            raise CannotStart(f"{error} (--host, --scaler-port)") from error
+            raise CannotStart(f"{error}; {_another('scaler')}") from error
         except admin_server.CannotListen as error:
-            raise CannotStart(f"{error} (--host, --admin-port)") from error
+            raise CannotStart(f"{error}; {_another('admin')}") from error
         except OSError as error:
             # The event loop's own words repeat the address.
             number = error.errno or 0
             reason = os.strerror(number).lower() if number > 0 else error.strerror
             raise CannotStart(
                 f"cannot open the gateway on {chosen.host}:{chosen.gateway_port}:"
-                f" {reason}; choose another with --gateway-port or HEARTH_GATEWAY_PORT"
+                f" {reason}; {_another('gateway')}"
             ) from error
         return Addresses(gateway=gateway, admin=admin, scaler=scaler, scaler_tls=scaler_tls)
 
@@ -254,6 +254,10 @@ _STOP_S = 5.0
 _TOGETHER_S = 0.5
 _CERTIFICATES_S = 5.0
 """How long Secrets that cannot be read may keep a new leader from being addressed."""
+
+
+def _another(port: str) -> str:
+    return f"choose another with --{port}-port or HEARTH_{port.upper()}_PORT (or --host)"
 
 
 def _gateway_config(settings: Settings) -> GatewayConfig:

@@ -11,6 +11,7 @@ import anyio
 
 from hearth import loop
 from hearth.api import manifests
+from hearth.api.meta import Duration
 from hearth.app import App, CannotStart
 from hearth.cluster.autoscaler.engine import Pace
 from hearth.cluster.local.cluster import LocalCluster
@@ -70,7 +71,7 @@ async def _serve(settings: LocalSettings, piped: bytes) -> None:
                 console.nothing()
             app.routes.listen(console.changed)
             tasks.start_soon(files.watch)
-            await _drained(signals, app)
+            await _drained(signals, app, limit=settings.drain_limit)
             tasks.cancel_scope.cancel()
 
 
@@ -81,13 +82,13 @@ def _ends() -> list[signal.Signals]:
     return ends if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [*ends, signal.SIGHUP]
 
 
-async def _drained(signals: AsyncIterator[signal.Signals], app: App) -> None:
+async def _drained(signals: AsyncIterator[signal.Signals], app: App, *, limit: Duration) -> None:
     """Wait for a signal, then until requests have ended; another signal cuts them."""
     await anext(signals)
     gateway = app.gateway
     keys = [route.key for route in app.routes.routes()]
     if any(gateway.in_flight(key) or gateway.waiting(key) for key in keys):
-        _print("Stopping: open requests may end; Ctrl-C again cuts them.")
+        _print(f"Stopping: open requests have {limit} to end; Ctrl-C again cuts them.")
     else:
         _print("Stopping.")
     async with anyio.create_task_group() as tasks:

@@ -23,11 +23,13 @@ async def refused(hearth, *flags):
     return process.returncode, line
 
 
-async def test_a_port_in_use(tmp_path):
+@pytest.mark.parametrize("port", ["gateway", "admin", "scaler"])
+async def test_a_port_in_use(tmp_path, port):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         number = taken.getsockname()[1]
-        status, line = await refused(harness.Hearth(tmp_path), f"--gateway-port={number}")
-    assert status == 1 and str(number) in line and "another" in line
+        status, line = await refused(harness.Hearth(tmp_path), f"--{port}-port={number}")
+    assert status == 1 and str(number) in line
+    assert f"choose another with --{port}-port or HEARTH_{port.upper()}_PORT" in line
 
 
 async def test_a_state_folder_in_use(hearth):
@@ -80,7 +82,7 @@ async def test_ctrl_c_lets_a_stream_end_and_sends_the_held_away(hearth):
         event = Begun(tasks, failure(client, stream=True))
         await hearth.until(lambda row: row["held"] == 2, "held")
         hearth.process.send_signal(signal.SIGINT)
-        await hearth.line("Stopping: open requests may end")
+        await hearth.line("Stopping: open requests have 10s to end")
         late = await hearth.error("chat", stream=False)
         os.kill(engine, signal.SIGCONT)
     assert stream.value.endswith(DONE) and harness.text(stream.value) == "word " * 19 + "word"
