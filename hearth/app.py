@@ -2,7 +2,6 @@
 
 import base64
 import logging
-import os
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
+from hearth import listening
 from hearth.admin import server as admin_server
 from hearth.admin.server import Admin
 from hearth.api.meta import ServiceKey
@@ -144,16 +144,13 @@ class App:
             admin = await self.admin.start(chosen.host, chosen.admin_port)
             gateway = await tasks.start(self.gateway.serve, chosen.host, chosen.gateway_port)
         except scaler_server.CannotListen as error:
-            raise CannotStart(f"{error}; {_another('scaler')}") from error
+            raise CannotStart(f"{error} {_flags('scaler')}") from error
         except admin_server.CannotListen as error:
-            raise CannotStart(f"{error}; {_another('admin')}") from error
+            raise CannotStart(f"{error} {_flags('admin')}") from error
         except OSError as error:
-            # The event loop's own words repeat the address.
-            number = error.errno or 0
-            reason = os.strerror(number).lower() if number > 0 else error.strerror
             raise CannotStart(
                 f"cannot open the gateway on {chosen.host}:{chosen.gateway_port}:"
-                f" {reason}; {_another('gateway')}"
+                f" {listening.why(error)} {_flags('gateway')}"
             ) from error
         return Addresses(gateway=gateway, admin=admin, scaler=scaler, scaler_tls=scaler_tls)
 
@@ -256,8 +253,8 @@ _CERTIFICATES_S = 5.0
 """How long Secrets that cannot be read may keep a new leader from being addressed."""
 
 
-def _another(port: str) -> str:
-    return f"choose another with --{port}-port or HEARTH_{port.upper()}_PORT (or --host)"
+def _flags(port: str) -> str:
+    return f"(--{port}-port or HEARTH_{port.upper()}_PORT; --host)"
 
 
 def _gateway_config(settings: Settings) -> GatewayConfig:

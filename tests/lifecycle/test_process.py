@@ -29,7 +29,10 @@ async def test_a_port_in_use(tmp_path, port):
         number = taken.getsockname()[1]
         status, line = await refused(harness.Hearth(tmp_path), f"--{port}-port={number}")
     assert status == 1 and str(number) in line
-    assert f"choose another with --{port}-port or HEARTH_{port.upper()}_PORT" in line
+    flags = f"(--{port}-port or HEARTH_{port.upper()}_PORT; --host)"
+    assert line.endswith(
+        f"the port is in use; stop what listens there or choose another port {flags}"
+    )
 
 
 async def test_a_state_folder_in_use(hearth):
