@@ -20,6 +20,7 @@ from hearth.keda.answers import Answers, Unknown
 from hearth.routes import RouteTable
 
 _PUSH = pb.IsActiveResponse(result=True)
+_FRAMED_PUSH = messages.framed(_PUSH.SerializeToString())
 MAX_NAME = 253
 """Longest name Kubernetes gives to anything."""
 
@@ -91,13 +92,11 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
         await self._unary("IsActive", stream)
 
     async def StreamIsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
-        framed = messages.framed(_PUSH.SerializeToString())
-
         async def send() -> None:
             await stream.send_message(_PUSH)
 
         def send_now() -> bool:
-            return messages.write_now(stream, framed)
+            return messages.write_now(stream, _FRAMED_PUSH)
 
         with self._counted("StreamIsActive"), self._streaming():
             key, wanted = self._read(stream.peer, await _request(stream))

@@ -185,7 +185,9 @@ class Plans:
         return self._learn(raw, before, after, data[:end])
 
     def _learn(self, raw: bytes, before: bytes, after: bytes, data: bytes) -> Plan | None:
-        if look(data) != len(data) or not _may_be_plain(data):
+        if not _may_be_plain(data):
+            return None
+        if look(data) != len(data):
             # What llhttp takes for a request all the same, after a blank line, say.
             return None
         try:
