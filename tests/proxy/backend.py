@@ -92,6 +92,8 @@ def delta(text: str) -> bytes:
 
 
 DONE = b"data: [DONE]\n\n"
+FLOOD = 400
+"""Events of `flood`."""
 
 
 def completion(text: str = "hello") -> dict:
@@ -172,6 +174,15 @@ class Server:
         finally:
             self.open -= 1
             self._tell()
+
+
+async def flood(conn: Conn) -> None:
+    """More than all kernels on the way buffer, at once."""
+    await conn.events()
+    for _ in range(FLOOD):
+        await conn.chunk(delta("x" * 20_000))
+    await conn.chunk(DONE)
+    await conn.end()
 
 
 @asynccontextmanager

@@ -13,7 +13,7 @@ import pytest
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.framing import Chunked, Misframed, Sized
 from tests.proxy import backend
-from tests.proxy.backend import DONE, Conn, delta
+from tests.proxy.backend import Conn, delta
 from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, STREAM, Raw, Stage, pod, stage
 
 FOR_S = 3.0
@@ -101,6 +101,26 @@ def request(rng: random.Random, bodies: tuple[bytes, ...] = BODIES) -> bytes:
     return bytes(data)
 
 
+@asynccontextmanager
+async def connected(s: Stage, *, guest: bool) -> AsyncIterator[Raw]:
+    """A connection; `guest`: one that had a request for the application."""
+    client = Raw(await anyio.connect_tcp(*s.address))
+    async with client.stream:
+        if guest:
+            await client.stream.send(GET)
+            await client.until(b"}}")
+            client.data = b""
+        yield client
+
+
+@asynccontextmanager
+async def handed_over(s: Stage) -> AsyncIterator[Raw]:
+    """The only connection, the application's by now."""
+    async with connected(s, guest=True) as client:
+        assert not s.gateway._parts.fronts
+        yield client
+
+
 async def sent(
     s: Stage, server: backend.Server, data: bytes, *, guest: bool, patience_s: float = 0.02
 ) -> tuple:
@@ -109,12 +129,7 @@ async def sent(
     The two may refuse in other words, and at another byte.
     """
     server.seen.clear()
-    client = Raw(await anyio.connect_tcp(*s.address))
-    async with client.stream:
-        if guest:
-            await client.stream.send(GET)
-            await client.until(b"}}")
-            client.data = b""
+    async with connected(s, guest=guest) as client:
         await client.stream.send(data)
         # Behind an unfinished request there is an end; behind a whole one the answer was read.
         with anyio.move_on_after(patience_s), suppress(anyio.EndOfStream, BROKEN):
@@ -176,11 +191,7 @@ async def served(
 ) -> list[tuple[str, bytes]]:
     """What reached the backend of `data` and a request that follows it."""
     server.seen.clear()
-    client = Raw(await anyio.connect_tcp(*s.address))
-    async with client.stream:
-        if guest:
-            await client.stream.send(GET)
-            await client.until(b"}}")
+    async with connected(s, guest=guest) as client:
         await client.stream.send(data + LAST)
         with anyio.move_on_after(patience_s):
             await client.rest()
@@ -215,18 +226,6 @@ async def test_both_ways_find_the_same_requests_in_a_row_of_them():
 
 
 # What a guest's client and its backend may do in the middle
-
-
-@asynccontextmanager
-async def handed_over(s: Stage) -> AsyncIterator[Raw]:
-    """A connection that is the application's by now."""
-    client = Raw(await anyio.connect_tcp(*s.address))
-    async with client.stream:
-        await client.stream.send(GET)
-        await client.until(b"}}")
-        assert not s.gateway._parts.fronts
-        client.data = b""
-        yield client
 
 
 def post(body: dict, version: str = "1.1") -> bytes:
@@ -314,16 +313,7 @@ async def test_an_answer_that_breaks_breaks_the_connection(version):
 
 
 async def test_a_client_that_reads_nothing_pauses_the_backend_until_it_does():
-    count = 400
-
-    async def fast(conn: Conn) -> None:
-        await conn.events()
-        for _ in range(count):
-            await conn.chunk(delta("x" * 20_000))
-        await conn.chunk(DONE)
-        await conn.end()
-
-    async with backend.running(fast) as server, stage() as s:
+    async with backend.running(backend.flood) as server, stage() as s:
         s.put(pod(server))
         async with handed_over(s) as client:
             await client.stream.send(post(STREAM))
@@ -333,6 +323,6 @@ async def test_a_client_that_reads_nothing_pauses_the_backend_until_it_does():
                 await anyio.lowlevel.checkpoint()
                 assert visit._turn is not None, "all of it was taken in"
             text = await client.until(b"0\r\n\r\n")
-            assert text.count(b"data: ") == count + 1
+            assert text.count(b"data: ") == backend.FLOOD + 1
         await s.record.until(2)
         assert s.record.outcomes[1] == "ok"

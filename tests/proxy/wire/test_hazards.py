@@ -428,16 +428,10 @@ async def test_who_is_held_has_no_task_and_no_timer():
 
 
 async def test_a_client_that_reads_again_gets_the_rest_and_both_connections_go_on():
-    count = 400
-
     async def fast(conn: Conn) -> None:
         if len(server.calls()) > 1:
             return await conn.json({"second": True})
-        await conn.events()
-        for _ in range(count):
-            await conn.chunk(delta("x" * 20_000))
-        await conn.chunk(DONE)
-        await conn.end()
+        await backend.flood(conn)
 
     async with backend.running(fast) as server, stage() as s:
         s.put(pod(server))
@@ -445,7 +439,7 @@ async def test_a_client_that_reads_again_gets_the_rest_and_both_connections_go_o
             while not any(front.choked for front in s.gateway._parts.fronts):
                 await anyio.lowlevel.checkpoint()
             text = await client.until(b"0\r\n\r\n")
-            assert text.count(b"data: ") == count + 1
+            assert text.count(b"data: ") == backend.FLOOD + 1
             await client.stream.send(post(BODY))
             await client.until(b"second")
         assert server.connections == 1
