@@ -63,7 +63,8 @@ class Wire:
 
     def reset(self) -> None:
         raw = self._writer.get_extra_info("socket")
-        raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if raw is not None:  # else the other side was faster
+            raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 Answer = Callable[[Wire], Awaitable[None]]

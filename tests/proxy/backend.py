@@ -60,7 +60,8 @@ class Conn:
 
     def reset(self) -> None:
         """The next close is an RST."""
-        with suppress(OSError):  # the other side was faster
+        # The other side may have been faster: uvloop then has no socket for anyio to look at.
+        with suppress(OSError, AttributeError):
             sock = self.stream.extra(anyio.abc.SocketAttribute.raw_socket)
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         raise Close
