@@ -71,19 +71,10 @@ def _wait(
     """A request without a free endpoint: it is known what it asks for, and that it may."""
     if not parts.budget.fits(len(body)):
         return 0
-    peer = client.address()
-    authenticated = route.authentication is not None
-    fields = plan.fields(peer, authenticated=authenticated, stream=stream)
-    visit = Visit(parts, client, plan.head, peer=peer, scheme=b"http")
+    visit = Visit(parts, client, plan.head, peer=client.address(), scheme=b"http")
+    began_at = parts.sweep.time()
     try:
-        visit.take_over(
-            route,
-            plan.asked,
-            openai.Target(model=model, stream=stream),
-            body,
-            fields=fields,
-            began_at=parts.sweep.time(),
-        )
+        visit.take_over(plan, route, body, model=model, stream=stream, began_at=began_at)
     except Exception:
         # Nobody else knows it yet: left as it is, it would run, and hold its body, for ever.
         visit.broken(Code.INTERNAL_ERROR)

@@ -13,7 +13,7 @@ from hearth.proxy.observer import Outcome
 from hearth.proxy.wire import heads, rewriting
 from hearth.proxy.wire.farewell import Farewell
 from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.plans import cors
+from hearth.proxy.wire.plans import Plan, cors
 from hearth.proxy.wire.reply import Reply
 from hearth.proxy.wire.sending import prepared
 from hearth.proxy.wire.states import Client
@@ -156,18 +156,20 @@ class Visit(Farewell):
         turn.run()
 
     def take_over(
-        self, route: Route, asked: paths.Inference, target: openai.Target, body: bytes,
-        *, fields: bytes, began_at: float,
-    ) -> Turn:  # fmt: skip
+        self, plan: Plan, route: Route, body: bytes, *, model: str, stream: bool, began_at: float
+    ) -> Turn:
         """A request of which all is known; one that has not begun yet is to be `run`.  Raises
         Problem."""
         self._began_at = began_at
-        self._asked = asked
-        self.reply.anthropic = asked.anthropic
+        self._asked = plan.asked
+        self.reply.anthropic = plan.asked.anthropic
         self._key = route.key
         self._held = Held(self._parts.budget)
         self._held.grow(len(body))
         self._held.data = body
+        authenticated = route.authentication is not None
+        fields = plan.fields(self._peer, authenticated=authenticated, stream=stream)
+        target = openai.Target(model=model, stream=stream)
         return self._make_turn(target, route, None, fields)
 
     def run(self) -> None:

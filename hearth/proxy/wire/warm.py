@@ -97,7 +97,10 @@ class Warm:
         self._link = link
         plan, begin = self._plan, self._begin
         body = memoryview(self._data)[begin:]
-        fields = self._fields() + b"Content-Length: "
+        authenticated = self._route.authentication is not None
+        peer = self._client.address()
+        fields = plan.fields(peer, authenticated=authenticated, stream=self._stream)
+        fields += b"Content-Length: "
         if self._span is None:
             size = b"%d\r\n\r\n" % len(body)
             link.carry(self, b"".join((plan.line, link.host, fields, size, body)))
@@ -209,14 +212,6 @@ class Warm:
     def _address(self) -> tuple[str, int]:
         return self._place.backend.host, self._place.backend.port
 
-    def _fields(self) -> bytes:
-        """What the backend is told, but the length."""
-        return self._plan.fields(
-            self._client.address(),
-            authenticated=self._route.authentication is not None,
-            stream=self._stream,
-        )
-
     def _leave(self, *, dial: bool = True) -> tuple[Turn, Visit]:
         """Go on the long way, as if it had been taken from the beginning."""
         parts, link = self._parts, self._link
@@ -229,11 +224,11 @@ class Warm:
         visit = Visit(parts, client, self._plan.head, peer=client.address(), scheme=b"http")
         client.changed_over(visit)
         turn = visit.take_over(
+            self._plan,
             self._route,
-            self._plan.asked,
-            openai.Target(model=self._model, stream=self._stream),
             data[self._begin :],
-            fields=self._fields(),
+            model=self._model,
+            stream=self._stream,
             began_at=self._began_at,
         )
         turn.carry_on(
