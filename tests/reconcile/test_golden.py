@@ -23,6 +23,15 @@ def test_renders_as_ever(example: Path):
     assert text == golden.read_text()
 
 
+def test_the_readme_s_manifest_is_whole():
+    readme = (EXAMPLES[0].parents[1] / "README.md").read_text()
+    _, _, rest = readme.partition("```yaml\n")
+    manifest, _, _ = rest.partition("```")
+    text = render.text(["-"], site=Site(), piped=manifest.encode)
+    assert "image: vllm/vllm-openai" in text
+    assert "kind: ScaledObject" in text
+
+
 def test_there_is_an_example_for_each_golden_file():
     assert sorted(path.name for path in GOLDEN.glob("*.yaml")) == [p.name for p in EXAMPLES]
 
