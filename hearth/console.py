@@ -61,4 +61,6 @@ def state(route: Route, *, usable: int) -> str:
         return f"{_WORDS['Degraded']}: {reason.reason}{serving}: {reason.message}"
     if usable:
         return "ready" if usable == 1 else f"ready, {usable} replicas"
+    if route.delay is not None:
+        return f"waiting: {route.delay.reason}: {route.delay.message}"
     return _WORDS.get(route.phase, route.phase)

@@ -76,6 +76,15 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Delay:
+    """Why no pod of a service that is wanted runs yet: nothing failed, and it may last."""
+
+    reason: str
+    message: str
+    """In the cluster's words."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class KeyRef:
     """Which Secret key holds the service's API key (in the service's namespace)."""
 
@@ -123,6 +132,7 @@ class Route:
     failure: Failure | None = None
     """Set only while every pod is in a terminal state (design: cannot start)."""
     refusal: Refusal | None = None
+    delay: Delay | None = None
     scale: Scale | None = None
     """None while there is no Deployment of this service to scale."""
     paused: bool = False

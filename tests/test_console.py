@@ -4,7 +4,7 @@ import re
 
 from hearth.api.meta import ServiceKey
 from hearth.console import Console
-from hearth.routes import Backend, Failure, Refusal, Route, RouteTable
+from hearth.routes import Backend, Delay, Failure, Refusal, Route, RouteTable
 
 CHAT = ServiceKey("ai", "chat")
 
@@ -51,6 +51,13 @@ def test_reasons_are_words_for_the_reader():
         "ai/chat  degraded: OOMKilled: the engine was killed for want of memory",
         "ai/chat  degraded: Render, 1 still serving: fraction is not built",
     ]
+
+
+def test_what_a_pod_waits_for_is_said_once():
+    delay = Delay(reason="SchedulingDelayed", message="0/1 nodes are available")
+    assert shown(
+        route("Loading", delay=delay), route("Loading", delay=delay, max_queue=3), route("Loading")
+    ) == ["ai/chat  waiting: SchedulingDelayed: 0/1 nodes are available", "ai/chat  loading"]
 
 
 def test_that_there_is_no_model_is_said():

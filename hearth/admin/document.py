@@ -11,7 +11,7 @@ import msgspec
 import hearth
 from hearth.api.meta import ServiceKey
 from hearth.demand import Demand, DemandTable
-from hearth.routes import Backend, Failure, Refusal, Route, RouteTable
+from hearth.routes import Backend, Delay, Failure, Refusal, Route, RouteTable
 
 DELETED = "Deleted"
 """Phase of a service that is gone, but for requests that have not ended yet."""
@@ -30,7 +30,7 @@ class Pod(msgspec.Struct, rename="camel", frozen=True):
 
 
 class Reason(msgspec.Struct, rename="camel", frozen=True):
-    """Why a spec was refused, or a backend does not come up."""
+    """Why a spec was refused, or a backend does not come up, or not yet."""
 
     reason: str
     message: str
@@ -65,6 +65,8 @@ class Service(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     activation_timeout_seconds: float | None = None
     failure: Reason | None = None
     refusal: Reason | None = None
+    delay: Reason | None = None
+    """What a backend waits for that may last: a free device, a quota."""
     paused: bool = False
 
 
@@ -129,7 +131,8 @@ def _service(
         max_in_flight=route.max_in_flight,
         activation_timeout_seconds=route.activation_timeout_s,
         failure=_failure(route.failure) if route.failure else None,
-        refusal=_refusal(route.refusal) if route.refusal else None,
+        refusal=_plain(route.refusal) if route.refusal else None,
+        delay=_plain(route.delay) if route.delay else None,
         paused=route.paused,
     )
 
@@ -152,8 +155,8 @@ def _failure(failure: Failure) -> Reason:
     return Reason(failure.reason, failure.message, failure.next_attempt_s)
 
 
-def _refusal(refusal: Refusal) -> Reason:
-    return Reason(refusal.reason, refusal.message)
+def _plain(why: Refusal | Delay) -> Reason:
+    return Reason(why.reason, why.message)
 
 
 def _pod(backend: Backend, *, in_use: bool) -> Pod:

@@ -156,10 +156,10 @@ class Activation:
                 Code.OVERLOADED,
                 f"Every replica of {key} was busy for as long as a request may wait; try again.",
             )
-        state = f" (it is {route.phase})" if route else ""
+        state = route and (admission.delayed(route) or f" (it is {route.phase})")
         return Problem(
             Code.ACTIVATION_TIMEOUT,
-            f"{key} was not ready in time{state}. It goes on starting; try again.",
+            f"{key} was not ready in time{state or ''}. It goes on starting; try again.",
             retry_after_s=self.retry_after_s(key),
         )
 

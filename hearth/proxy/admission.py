@@ -55,11 +55,18 @@ def decide(route: Route, *, endpoints: int, retry_after_s: int) -> Decision:
         return Reject(
             Problem(
                 Code.COLD_START,
-                f"{route.key} was asleep and is starting; try again in {retry_after_s} s.",
+                f"{route.key} was asleep and is starting{delayed(route)};"
+                f" try again in {retry_after_s} s.",
                 retry_after_s=retry_after_s,
             )
         )
     return Hold()
+
+
+def delayed(route: Route) -> str:
+    """What its pods wait for, to stand behind a sentence without its stop; empty for nothing."""
+    delay = route.delay
+    return f": {delay.reason}: {delay.message.rstrip('.')}" if delay else ""
 
 
 def ended(route: Route | None) -> Problem | None:

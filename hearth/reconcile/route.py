@@ -7,9 +7,9 @@ from hearth.api import options
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.api.options import Options
-from hearth.reconcile.observation import Facts
+from hearth.reconcile.observation import Facts, Stage
 from hearth.reconcile.refusal import CRD_OUTDATED
-from hearth.routes import ColdStart, KeyRef, Refusal, Route, Scale
+from hearth.routes import ColdStart, Delay, KeyRef, Refusal, Route, Scale
 
 
 def route(
@@ -39,6 +39,7 @@ def route(
             backends=backends,
             failure=facts.failure,
             refusal=refusal,
+            delay=_delay(facts, phase),
             scale=scale,
             paused=paused,
             scaler_tls=scaler_tls,
@@ -63,6 +64,7 @@ def route(
         authentication=KeyRef(secret=secret.name, key=secret.key) if secret else None,
         failure=facts.failure,
         refusal=refusal,
+        delay=_delay(facts, phase),
         scale=scale,
         paused=paused,
         scaler_tls=scaler_tls,
@@ -105,6 +107,17 @@ def scale(
         replicas=replicas,
         pods=pods,
     )
+
+
+def _delay(facts: Facts, phase: str) -> Delay | None:
+    """What the Ready condition says, where it may go on being so: no node has room, or a quota.
+
+    A container that cannot be started is a failure a moment later, and told as that.
+    """
+    lasting = facts.stage in (Stage.NONE, Stage.UNSCHEDULED)
+    if phase not in ("Pending", "Loading") or not lasting or not facts.message:
+        return None
+    return Delay(reason=facts.stage.value, message=facts.message)
 
 
 def _options(service: LLMService, known: Route | None) -> Options:

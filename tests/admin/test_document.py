@@ -10,6 +10,7 @@ from hearth.demand import DemandTable
 from hearth.routes import (
     Backend,
     ColdStart,
+    Delay,
     Failure,
     HttpReadiness,
     Refusal,
@@ -62,6 +63,7 @@ def test_a_sleeping_service_has_every_field(demand, routes):
             "activationTimeoutSeconds": 300.0,
             "failure": None,
             "refusal": None,
+            "delay": None,
             "paused": False,
         }
     ]
@@ -86,6 +88,7 @@ def test_a_wanted_service_says_by_whom_and_where(demand, routes, clock):
             max_in_flight=2,
             failure=Failure(reason="OOMKilled", message="too big", next_attempt_s=12.5),
             refusal=Refusal(reason="Render", message="bad template"),
+            delay=Delay(reason="SchedulingDelayed", message="no node"),
             paused=True,
         )
     )
@@ -117,6 +120,7 @@ def test_a_wanted_service_says_by_whom_and_where(demand, routes, clock):
         "activationTimeoutSeconds": 300.0,
         "failure": {"reason": "OOMKilled", "message": "too big", "nextAttemptSeconds": 12.5},
         "refusal": {"reason": "Render", "message": "bad template", "nextAttemptSeconds": None},
+        "delay": {"reason": "SchedulingDelayed", "message": "no node", "nextAttemptSeconds": None},
         "paused": True,
     }
 

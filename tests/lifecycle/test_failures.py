@@ -68,6 +68,25 @@ async def test_a_stream_hears_the_reason_as_an_event(hearth):
     assert "CrashLoopBackOff" in event["error"]["message"] and harness.DONE not in raw
 
 
+async def test_a_device_that_this_machine_lacks(hearth):
+    wanting = service("wanting", runtime="wanting", activationTimeout="1s")
+    wanting["spec"]["resources"] = {"accelerators": 1}
+    accelerator = {"resourceName": "nobody.example/npu"}
+    spec = runtime("wanting", vendor="nvidia", accelerator=accelerator)
+    hearth.write("wanting.yaml", spec, wanting)
+    await hearth.phase("ScaledToZero", "wanting")
+    async with anyio.create_task_group() as tasks:
+        held = Begun(tasks, hearth.error("wanting", stream=False))
+        row = await hearth.until(lambda row: row["delay"] is not None, "wanting")
+    why = row["delay"]["message"]
+    assert why.startswith("0/1 nodes are available: 1 Insufficient nobody.example/npu")
+    assert (row["phase"], row["delay"]["reason"]) == ("Loading", "SchedulingDelayed")
+    assert (await hearth.line("wanting  waiting")).endswith(f": SchedulingDelayed: {why}")
+    status, error, _ = held.value
+    assert (status, error["code"]) == (503, "activation_timeout")
+    assert why in error["message"]
+
+
 async def test_an_engine_that_is_killed_for_its_memory(hearth):
     hearth.write(
         "hungry.yaml", runtime("hungry", "--never-ready"), service("hungry", runtime="hungry")

@@ -10,7 +10,7 @@ from hearth.proxy.activation import Activation, Place
 from hearth.proxy.answers import Code, Problem
 from hearth.proxy.balance import Balance
 from hearth.proxy.endpoints import Endpoints
-from hearth.routes import Backend, Failure, Refusal, Route, RouteTable
+from hearth.routes import Backend, Delay, Failure, Refusal, Route, RouteTable
 
 KEY = ServiceKey("ai", "chat")
 
@@ -202,6 +202,10 @@ def test_an_unready_pod_ends_no_wait():
 def test_who_waited_too_long_hears_what_it_waited_for():
     w = World()
     assert w.activation.late(KEY).code is Code.ACTIVATION_TIMEOUT
+    w.put("p", ready=False, phase="Loading")
+    assert "was not ready in time (it is Loading). It" in w.activation.late(KEY).message
+    w.put("p", ready=False, delay=Delay(reason="SchedulingDelayed", message="no node."))
+    assert "in time: SchedulingDelayed: no node. It" in w.activation.late(KEY).message
     w.put("p", max_in_flight=1)
     assert w.activation.late(KEY).code is Code.OVERLOADED
 

@@ -6,7 +6,7 @@ from hearth.api.meta import ServiceKey
 from hearth.proxy import admission
 from hearth.proxy.admission import Forward, Hold, Refuse, Reject
 from hearth.proxy.answers import Code
-from hearth.routes import Backend, ColdStart, Failure, Refusal, Route
+from hearth.routes import Backend, ColdStart, Delay, Failure, Refusal, Route
 
 POD = Backend(uid="u", pod="p", host="127.0.0.1", port=1, ready=False)
 REFUSAL = Refusal(reason="Render", message="no such field")
@@ -62,3 +62,16 @@ def test_a_deleted_service_ends_the_wait():
     problem = admission.ended(None)
     assert problem is not None
     assert problem.status == 404
+
+
+def test_what_a_cold_service_waits_for_is_told():
+    delay = Delay(reason="SchedulingDelayed", message="0/3 nodes are available.")
+    route = Route(
+        key=ServiceKey("ai", "chat"), uid="u", created=1, phase="Loading", cold_start=R, delay=delay
+    )
+    decision = admission.decide(route, endpoints=0, retry_after_s=7)
+    assert isinstance(decision, Reject)
+    assert decision.problem.message == (
+        "ai/chat was asleep and is starting: SchedulingDelayed: 0/3 nodes are available;"
+        " try again in 7 s."
+    )

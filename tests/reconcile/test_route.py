@@ -1,11 +1,14 @@
-"""What scaling needs to know of a service, and when there is nothing to scale."""
+"""What gateway and scaler need to know of a service: its scale, and what its pods wait for."""
 
 import dataclasses
 
 import pytest
 
+from hearth.reconcile import route as routing
+from hearth.reconcile.failures import Memory
+from hearth.reconcile.observation import Facts, Stage
 from hearth.reconcile.route import scale
-from hearth.routes import Route, Scale
+from hearth.routes import Delay, Route, Scale
 from tests.reconcile import builders
 
 SERVICE = builders.service({"scaling": {"min": 1, "max": 4, "target": 8}})
@@ -55,3 +58,35 @@ def test_a_deployment_that_is_only_just_written():
     found = {"metadata": deployment()["metadata"], "spec": {}}
     got = scale(SERVICE, found, refused=False, readable=True, before=None)
     assert got == dataclasses.replace(PLAIN, replicas=1, pods=0)
+
+
+FULL = Delay(reason="SchedulingDelayed", message="no room")
+QUOTA = Delay(reason="Activating", message="no room")
+
+
+@pytest.mark.parametrize("readable", [True, False])
+@pytest.mark.parametrize(
+    ("stage", "phase", "message", "expected"),
+    [
+        (Stage.UNSCHEDULED, "Loading", "no room", FULL),
+        (Stage.UNSCHEDULED, "Loading", "", None),
+        (Stage.UNSCHEDULED, "Degraded", "no room", None),
+        (Stage.NONE, "Pending", "no room", QUOTA),
+        (Stage.NONE, "ScaledToZero", "no room", None),
+        (Stage.STARTING, "Loading", "cannot pull", None),
+        (Stage.READY, "Ready", "", None),
+    ],
+)
+def test_what_may_last_is_told(stage, phase, message, readable, expected):
+    got = routing.route(
+        SERVICE,
+        facts=Facts(stage=stage, message=message, memory=Memory()),
+        refusal=None,
+        readable=readable,
+        phase=phase,
+        scale=None,
+        paused=False,
+        scaler_tls=None,
+        before=route(delay=Delay(reason="Activating", message="long ago")),
+    )
+    assert (got.phase, got.delay) == (phase, expected)
