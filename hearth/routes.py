@@ -63,8 +63,8 @@ class Failure:
 
     reason: str
     message: str
-    next_attempt_s: float | None = None
-    """Seconds until the kubelet tries again, where known."""
+    attempt_at: float | None = None
+    """Unix seconds: when the attempt that runs began, or the next one will; None: not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

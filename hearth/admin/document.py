@@ -3,6 +3,7 @@
 The shape is public: fields are added, never renamed or taken away.
 """
 
+import time
 from collections.abc import Callable
 from typing import Literal
 
@@ -35,7 +36,7 @@ class Reason(msgspec.Struct, rename="camel", frozen=True):
     reason: str
     message: str
     next_attempt_seconds: float | None = None
-    """Until the kubelet tries again, where known."""
+    """Until the kubelet tries again, where known; null while it does."""
 
 
 class Service(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
@@ -79,7 +80,11 @@ class Queue(msgspec.Struct, rename="camel", frozen=True):
 
 
 def read(
-    demand: DemandTable, routes: RouteTable, *, in_flight: Callable[[ServiceKey], int]
+    demand: DemandTable,
+    routes: RouteTable,
+    *,
+    in_flight: Callable[[ServiceKey], int],
+    wall: Callable[[], float] = time.time,
 ) -> Queue:
     """The document as of now."""
     rows = {row.key: row for row in demand.rows()}
@@ -89,6 +94,7 @@ def read(
             rows.pop(route.key, None),
             endpoints=routes.endpoints(route.key),
             in_flight=in_flight(route.key),
+            wall_s=wall(),
         )
         for route in routes.routes()
     ]
@@ -110,7 +116,12 @@ def lapse_s(demand: DemandTable) -> float | None:
 
 
 def _service(
-    route: Route, row: Demand | None, *, endpoints: tuple[Backend, ...], in_flight: int
+    route: Route,
+    row: Demand | None,
+    *,
+    endpoints: tuple[Backend, ...],
+    in_flight: int,
+    wall_s: float,
 ) -> Service:
     pending = row.pending if row else 0
     used = {backend.uid for backend in endpoints}
@@ -130,7 +141,7 @@ def _service(
         max_queue=route.max_queue,
         max_in_flight=route.max_in_flight,
         activation_timeout_seconds=route.activation_timeout_s,
-        failure=_failure(route.failure) if route.failure else None,
+        failure=_failure(route.failure, wall_s) if route.failure else None,
         refusal=_plain(route.refusal) if route.refusal else None,
         delay=_plain(route.delay) if route.delay else None,
         paused=route.paused,
@@ -151,8 +162,10 @@ def _deleted(row: Demand, in_flight: int) -> Service:
     )
 
 
-def _failure(failure: Failure) -> Reason:
-    return Reason(failure.reason, failure.message, failure.next_attempt_s)
+def _failure(failure: Failure, wall_s: float) -> Reason:
+    at = failure.attempt_at
+    left_s = None if at is None or at <= wall_s else round(at - wall_s, 1)
+    return Reason(failure.reason, failure.message, left_s)
 
 
 def _plain(why: Refusal | Delay) -> Reason:

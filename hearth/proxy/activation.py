@@ -2,6 +2,7 @@
 
 import bisect
 import itertools
+import time
 from collections.abc import Callable
 from typing import Protocol
 
@@ -62,6 +63,7 @@ class Activation:
         ready_grace_s: float,
         clock: Callable[[], float],
         on_change: Callable[[ServiceKey], None],
+        wall: Callable[[], float] = time.time,
     ) -> None:
         """`on_change(key)` is called when somebody begins to wait, and with each new lease."""
         self._routes = routes
@@ -70,6 +72,7 @@ class Activation:
         self._balance = balance
         self._ready_grace_s = ready_grace_s
         self._clock = clock
+        self._wall = wall
         self._on_change = on_change
         self._estimate = Estimate()
         self._lines: dict[ServiceKey, list[Waiter]] = {}
@@ -100,12 +103,18 @@ class Activation:
         """A request met no endpoint: an activation that began may finish, client or none."""
         limit_s = route.activation_timeout_s
         self._demand.renew_lease(route.key, seconds=limit_s)
-        self._estimate.cold(route.key, now=self._clock(), limit_s=limit_s)
+        if route.failure is None:  # else the kubelet's attempts began without it
+            self._estimate.cold(route.key, now=self._clock(), limit_s=limit_s)
         self._on_change(route.key)
 
     def retry_after_s(self, key: ServiceKey) -> int:
         """When a client that is sent away should come back: an estimate, 1 to 60."""
-        return self._estimate.retry_after_s(key, now=self._clock())
+        route = self._routes.find(key)
+        if route is None or route.failure is None:
+            return self._estimate.retry_after_s(key, now=self._clock())
+        at = route.failure.attempt_at
+        in_s = None if at is None else at - self._wall()
+        return self._estimate.after_failure_s(key, attempt_in_s=in_s)
 
     def take(self, key: ServiceKey) -> Place | None:
         """A place at once; None where there is none, or others wait already."""
@@ -174,7 +183,7 @@ class Activation:
             return shutting_down()
         if self._endpoints.usable(key):
             return None
-        return admission.ended(self._routes.find(key))
+        return admission.ended(self._routes.find(key), retry_after_s=self.retry_after_s(key))
 
     def _pick(self, key: ServiceKey) -> Backend | None:
         route = self._routes.find(key)
@@ -225,7 +234,7 @@ class Activation:
         if self._endpoints.usable(key):
             self._estimate.ready(key, now=self._clock())
             self._demand.end_lease(key, grace_s=self._ready_grace_s)
-        elif admission.ended(route) is not None:
+        elif self._over(key) is not None:
             self._estimate.forget(key)
         self._pump(key)
         self._on_change(key)

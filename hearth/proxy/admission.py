@@ -44,11 +44,11 @@ def decide(route: Route, *, endpoints: int, retry_after_s: int) -> Decision:
     | none      | no                   | no      | reject    | Reject cold_start          |
     | none      | no                   | no      | keepalive | Hold                       |
 
-    `retry_after_s`: the estimate of how long the activation still takes.
+    `retry_after_s`: the estimate of when to come back.
     """
     if endpoints:
         return Forward()
-    over = ended(route)
+    over = ended(route, retry_after_s=retry_after_s)
     if over is not None:
         return Refuse(over) if over.code is Code.SERVICE_DEGRADED else Reject(over)
     if route.cold_start is ColdStart.REJECT:
@@ -69,7 +69,7 @@ def delayed(route: Route) -> str:
     return f": {delay.reason}: {delay.message.rstrip('.')}" if delay else ""
 
 
-def ended(route: Route | None) -> Problem | None:
+def ended(route: Route | None, *, retry_after_s: int) -> Problem | None:
     """Why nobody need wait any longer for a service without endpoints; None: go on."""
     match route:
         case None:
@@ -84,7 +84,7 @@ def ended(route: Route | None) -> Problem | None:
             return Problem(
                 Code.ACTIVATION_FAILED,
                 f"{route.key} cannot start: {failure.reason}: {failure.message}",
-                retry_after_s=failure.next_attempt_s,
+                retry_after_s=retry_after_s,
             )
         case _:
             return None

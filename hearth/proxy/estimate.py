@@ -8,6 +8,26 @@ UNKNOWN_S = 30
 OVERDUE_S = 5
 
 
+def left_s(*, attempt_in_s: float | None, took_s: float | None) -> int:
+    """Whole seconds from 1 to 60 after which who is sent away should come back.
+
+    `attempt_in_s`: until an attempt to start begins; zero or less where it runs, None where that
+    is not known.  `took_s`: how long the last one that succeeded took, if there was one.
+
+    | attempt   | last took | seconds                                         |
+    | --------- | --------- | ----------------------------------------------- |
+    | not known | any       | UNKNOWN_S                                       |
+    | to come   | not known | until it begins                                 |
+    | to come   | known     | until it begins, and as long as the last took   |
+    | runs      | not known | UNKNOWN_S                                       |
+    | runs      | known     | what is left of that; OVERDUE_S when it is over |
+    """
+    if attempt_in_s is None or (attempt_in_s <= 0 and took_s is None):
+        return UNKNOWN_S
+    left = attempt_in_s + (took_s or 0.0)
+    return min(int(left) + 1 if left > 0 else OVERDUE_S, answers.MAX_RETRY_AFTER_S)
+
+
 class Estimate:
     """Learned per service while the process lives."""
 
@@ -34,10 +54,10 @@ class Estimate:
         self._began.pop(key, None)
 
     def retry_after_s(self, key: ServiceKey, *, now: float) -> int:
-        """Whole seconds a client should wait, from 1 to 60."""
-        took_s = self._took_s.get(key)
-        if took_s is None:
-            return UNKNOWN_S
-        left_s = took_s - (now - self._began.get(key, now))
-        whole_s = int(left_s) + 1 if left_s > 0 else OVERDUE_S
-        return min(whole_s, answers.MAX_RETRY_AFTER_S)
+        """While it starts, or before."""
+        began = self._began.get(key, now)
+        return left_s(attempt_in_s=began - now, took_s=self._took_s.get(key))
+
+    def after_failure_s(self, key: ServiceKey, *, attempt_in_s: float | None) -> int:
+        """While it cannot start."""
+        return left_s(attempt_in_s=attempt_in_s, took_s=self._took_s.get(key))

@@ -78,7 +78,7 @@ def remember(memory: Memory, pods: list[Manifest], *, now_s: float) -> Memory:
     return Memory(created_badly_s=badly, pulled_badly=frozenset(pulled), restarts=restarts)
 
 
-def judge(pod: Manifest, memory: Memory, *, now_s: float, wall: datetime.datetime) -> Verdict:
+def judge(pod: Manifest, memory: Memory, *, now_s: float) -> Verdict:
     """Whether this pod is in a terminal state; `memory` has seen it as it is now."""
     again = None
     for status in _statuses(pod):
@@ -92,7 +92,7 @@ def judge(pod: Manifest, memory: Memory, *, now_s: float, wall: datetime.datetim
             if left_s <= 0:
                 return Verdict(failure=_failure(CREATE_CONTAINER_FAILED, status, waiting))
             again = min(again or left_s, left_s)
-        failure = _crash(status, restarts=memory.restarts.get(key, 0), wall=wall)
+        failure = _crash(status, restarts=memory.restarts.get(key, 0))
         if failure is not None:
             return Verdict(failure=failure)
     return Verdict(failure=None, look_again_s=again)
@@ -111,7 +111,7 @@ def condition(manifest: Manifest, kind: str) -> dict[str, Any]:
     return {}
 
 
-def _crash(status: Manifest, *, restarts: int, wall: datetime.datetime) -> Failure | None:
+def _crash(status: Manifest, *, restarts: int) -> Failure | None:
     """From the second restart of this activation on, waiting for it included."""
     state = status.get("state") or {}
     if (state.get("terminated") or {}).get("exitCode") == 0:
@@ -131,23 +131,27 @@ def _crash(status: Manifest, *, restarts: int, wall: datetime.datetime) -> Failu
     times = status.get("restartCount", 0) - restarts
     often = "once" if times == 1 else f"{times} times"
     message = f"container {status['name']} was restarted {often}{code}{why}"
-    wait_s = _next_attempt_s(_waiting(status).get("message", ""), last, wall)
     return Failure(
         reason=reason,
         message=message if reason != OOM_KILLED else f"{message}; it needs more memory",
-        next_attempt_s=wait_s if backing_off else None,
+        attempt_at=_attempt_at(state, last),
     )
 
 
-def _next_attempt_s(message: str, last: Manifest, wall: datetime.datetime) -> float | None:
-    """From the kubelet's message (`back-off 1m20s restarting …`) and the end of the last run."""
-    match = _BACK_OFF.search(message)
-    finished = last.get("finishedAt")
-    if match is None or not finished:
+def _attempt_at(state: Manifest, last: Manifest) -> float | None:
+    """A running container says when it began.  Of one that backs off the kubelet's message
+    (`back-off 1m20s restarting …`) tells how long, from the end of its last run on."""
+    if "running" in state:
+        return _unix_s(state["running"].get("startedAt"))
+    match = _BACK_OFF.search((state.get("waiting") or {}).get("message", ""))
+    ended_at = _unix_s(last.get("finishedAt"))
+    if match is None or ended_at is None:
         return None
-    ended = datetime.datetime.fromisoformat(finished)
-    pause = datetime.timedelta(seconds=Duration.parse(match[1]))
-    return max(0.0, (ended + pause - wall).total_seconds())
+    return ended_at + Duration.parse(match[1])
+
+
+def _unix_s(timestamp: str | None) -> float | None:
+    return datetime.datetime.fromisoformat(timestamp).timestamp() if timestamp else None
 
 
 def _failure(reason: str, status: Manifest, waiting: Manifest) -> Failure:

@@ -1,6 +1,6 @@
 """Turn a service's pods and Deployment into facts: endpoints, how far it is, why it fails."""
 
-import datetime
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -52,16 +52,15 @@ def observe(
     *,
     memory: Memory,
     now_s: float,
-    wall: datetime.datetime,
 ) -> Facts:
     """Facts as they are now.
 
     `pods`: all of the service's (the selector's), Ready or going.  `memory`: the last Facts', or
-    an empty one.  `now_s` is on the monotonic clock, `wall` in UTC.
+    an empty one.  `now_s` is on the monotonic clock.
     """
     live = sorted(filter(_is_live, pods), key=_age)
     memory = failures.remember(memory, live, now_s=now_s)
-    verdicts = [failures.judge(pod, memory, now_s=now_s, wall=wall) for pod in live]
+    verdicts = [failures.judge(pod, memory, now_s=now_s) for pod in live]
     stages = [_stage(pod) for pod in live]
     stage = max(stages, key=_ORDER.index, default=Stage.NONE)
     replicas = ((deployment or {}).get("spec") or {}).get("replicas", 0)
@@ -98,14 +97,12 @@ def _worst(pods: list[Manifest], verdicts: list[Verdict]) -> Failure | None:
     failed = [verdict.failure for verdict in verdicts if verdict.failure is not None]
     if not failed or len(failed) < len(pods):
         return None
-    attempts = [f.next_attempt_s for f in failed if f.next_attempt_s is not None]
+    attempts = [f.attempt_at for f in failed if f.attempt_at is not None]
     # Who has mended the first mistake must hear of the second, not of the first again.
     told = next(
         f for f, pod in zip(failed, pods, strict=True) if _template(pod) == _template(pods[-1])
     )
-    return Failure(
-        reason=told.reason, message=told.message, next_attempt_s=min(attempts, default=None)
-    )
+    return dataclasses.replace(told, attempt_at=min(attempts, default=None))
 
 
 def _template(pod: Manifest) -> str | None:

@@ -130,7 +130,6 @@ class Publisher:
             self._watching.pods(key),
             memory=self._memories.get(key, first),
             now_s=self._clock(),
-            wall=self._wall(),
         )
         self._memories[key] = facts.memory
         return facts

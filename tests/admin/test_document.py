@@ -34,7 +34,9 @@ def routes():
 
 
 def read(demand, routes, in_flight=None):
-    seen = document.read(demand, routes, in_flight=lambda key: (in_flight or {}).get(key, 0))
+    seen = document.read(
+        demand, routes, in_flight=lambda key: (in_flight or {}).get(key, 0), wall=lambda: 1000.0
+    )
     return msgspec.to_builtins(seen)
 
 
@@ -86,7 +88,7 @@ def test_a_wanted_service_says_by_whom_and_where(demand, routes, clock):
             cold_start=ColdStart.REJECT,
             max_queue=7,
             max_in_flight=2,
-            failure=Failure(reason="OOMKilled", message="too big", next_attempt_s=12.5),
+            failure=Failure(reason="OOMKilled", message="too big", attempt_at=1012.54),
             refusal=Refusal(reason="Render", message="bad template"),
             delay=Delay(reason="SchedulingDelayed", message="no node"),
             paused=True,
@@ -123,6 +125,12 @@ def test_a_wanted_service_says_by_whom_and_where(demand, routes, clock):
         "delay": {"reason": "SchedulingDelayed", "message": "no node", "nextAttemptSeconds": None},
         "paused": True,
     }
+
+
+def test_an_attempt_that_runs_is_not_the_next_one(demand, routes):
+    failure = Failure(reason="ContainerRestarting", message="m", attempt_at=999)
+    routes.put(Route(key=CHAT, uid="u", created=0, phase="Degraded", failure=failure))
+    assert read(demand, routes)["services"][0]["failure"]["nextAttemptSeconds"] is None
 
 
 def test_services_come_by_namespace_and_name(demand, routes):

@@ -19,7 +19,7 @@ class World:
     """The tables and who waits."""
 
     def __init__(self) -> None:
-        self.now = 0.0
+        self.now, self.wall = 0.0, 1000.0
         self.routes = RouteTable()
         self.demand = DemandTable(linger_s=30, clock=lambda: self.now)
         self.balance = Balance()
@@ -33,6 +33,7 @@ class World:
             ready_grace_s=10,
             clock=lambda: self.now,
             on_change=self.nudged.append,
+            wall=lambda: self.wall,
         )
         self.route = Route(key=KEY, uid="u", created=1, phase="Pending")
         self.routes.put(self.route)
@@ -246,6 +247,30 @@ def test_a_failed_attempt_is_no_estimate():
     w.activation.cold(w.route)
     w.now = 20
     w.put(failure=Failure(reason="OOMKilled", message="m"))
+    w.put("p", failure=None)
+    assert w.activation.retry_after_s(KEY) == 30
+
+
+def test_after_a_failure_who_is_sent_away_hears_when_the_next_attempt_may_be_through():
+    w = World()
+    w.activation.cold(w.route)
+    w.now = 20
+    w.put("p")
+    w.put("p", ready=False, failure=Failure(reason="CrashLoopBackOff", message="m"))
+    assert w.activation.retry_after_s(KEY) == 30
+    w.put(failure=Failure(reason="CrashLoopBackOff", message="m", attempt_at=1010))
+    for w.wall, left_s in ((1000, 31), (1005.5, 25), (1010, 21), (1025, 6), (1060, 5)):
+        assert w.activation.retry_after_s(KEY) == left_s
+        with pytest.raises(Problem) as told:
+            w.activation.join(KEY, Waiter(w, "a", w.activation.ticket()))
+        assert told.value.retry_after_s == left_s
+
+
+def test_a_request_in_the_middle_of_a_failure_is_no_start_of_an_attempt():
+    w = World()
+    w.put(failure=Failure(reason="CrashLoopBackOff", message="m"))
+    w.activation.cold(w.route)
+    w.now = 2
     w.put("p", failure=None)
     assert w.activation.retry_after_s(KEY) == 30
 

@@ -10,7 +10,7 @@ from hearth.routes import Backend, ColdStart, Delay, Failure, Refusal, Route
 
 POD = Backend(uid="u", pod="p", host="127.0.0.1", port=1, ready=False)
 REFUSAL = Refusal(reason="Render", message="no such field")
-FAILURE = Failure(reason="OOMKilled", message="out of memory", next_attempt_s=12)
+FAILURE = Failure(reason="OOMKilled", message="out of memory")
 K, R = ColdStart.KEEPALIVE, ColdStart.REJECT
 
 
@@ -47,19 +47,19 @@ def test_decide(endpoints, refusal, backends, failure, mode, kind, code):
     assert type(decision) is kind
     if isinstance(decision, Reject | Refuse):
         assert decision.problem.code is code
-        expected = {Code.COLD_START: 7, Code.ACTIVATION_FAILED: 12}.get(code)
-        assert decision.problem.retry_after_s == expected
+        told = code in (Code.COLD_START, Code.ACTIVATION_FAILED)
+        assert decision.problem.retry_after_s == (7 if told else None)
 
 
 def test_the_reason_is_told():
     route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, phase="x", failure=FAILURE)
-    problem = admission.ended(route)
+    problem = admission.ended(route, retry_after_s=7)
     assert problem is not None
     assert "OOMKilled: out of memory" in problem.message
 
 
 def test_a_deleted_service_ends_the_wait():
-    problem = admission.ended(None)
+    problem = admission.ended(None, retry_after_s=7)
     assert problem is not None
     assert problem.status == 404
 

@@ -1,5 +1,7 @@
 """How long an activation still takes."""
 
+import pytest
+
 from hearth.api.meta import ServiceKey
 from hearth.proxy import estimate
 from hearth.proxy.estimate import Estimate
@@ -15,6 +17,29 @@ def learned(took_s: float) -> Estimate:
     return known
 
 
+@pytest.mark.parametrize(
+    ("attempt_in_s", "took_s", "left_s"),
+    [
+        (None, None, 30),
+        (None, 20.0, 30),
+        (9.5, None, 10),
+        (0.2, None, 1),
+        (9.5, 20.0, 30),
+        (300.0, None, 60),
+        (9.5, 200.0, 60),
+        (0.0, None, 30),
+        (-100.0, None, 30),
+        (0.0, 20.0, 21),
+        (-15.0, 20.0, 6),
+        (-20.0, 20.0, 5),
+        (-400.0, 20.0, 5),
+        (-10.0, 200.0, 60),
+    ],
+)
+def test_the_table(attempt_in_s, took_s, left_s):
+    assert estimate.left_s(attempt_in_s=attempt_in_s, took_s=took_s) == left_s
+
+
 def test_the_first_time_nobody_knows():
     assert Estimate().retry_after_s(KEY, now=0) == estimate.UNKNOWN_S
 
@@ -28,6 +53,11 @@ def test_less_what_has_passed():
     known.cold(KEY, now=100, limit_s=300)
     assert known.retry_after_s(KEY, now=115) == 6
     assert known.retry_after_s(KEY, now=130) == estimate.OVERDUE_S
+
+
+def test_after_a_failure_the_next_attempt_takes_as_long():
+    assert learned(20).after_failure_s(KEY, attempt_in_s=10) == 31
+    assert Estimate().after_failure_s(KEY, attempt_in_s=10) == 11
 
 
 def test_never_above_a_minute():

@@ -124,6 +124,4 @@ def observe(
     memory: failures.Memory | None = None,
     now_s: float = 100.0,
 ) -> observation.Facts:
-    return observation.observe(
-        deployment, pods, memory=memory or failures.Memory(), now_s=now_s, wall=WALL
-    )
+    return observation.observe(deployment, pods, memory=memory or failures.Memory(), now_s=now_s)

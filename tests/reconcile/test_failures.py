@@ -13,7 +13,7 @@ KEY = ("pod-1", "serving")
 
 def look(of: Manifest, memory: Memory | None = None, *, now_s: float = 100.0):
     memory = failures.remember(memory or Memory(), [of], now_s=now_s)
-    return failures.judge(of, memory, now_s=now_s, wall=WALL), memory
+    return failures.judge(of, memory, now_s=now_s), memory
 
 
 def waits(reason: str, message: str = "") -> Manifest:
@@ -98,7 +98,7 @@ BACK_OFF = {
 
 
 @pytest.mark.parametrize(
-    ("of", "reason", "next_attempt_s"),
+    ("of", "reason", "attempt_in_s"),
     [
         (pod(running=True), None, None),
         (status(state={"terminated": {"exitCode": 1, "reason": "Error"}}), None, None),
@@ -108,6 +108,7 @@ BACK_OFF = {
         (crashed(1, waiting=BACK_OFF), "CrashLoopBackOff", 30.0),
         (crashed(2, waiting=BACK_OFF), "CrashLoopBackOff", 30.0),
         (crashed(2, running={}), "ContainerRestarting", None),
+        (crashed(2, running={"startedAt": "2026-01-01T11:59:58Z"}), "ContainerRestarting", -2.0),
         (crashed(2, waiting={}), "ContainerRestarting", None),
         (crashed(2, reason="OOMKilled", running={}), "OOMKilled", None),
         (crashed(1, reason="OOMKilled", waiting=BACK_OFF), "OOMKilled", 30.0),
@@ -124,7 +125,7 @@ BACK_OFF = {
                 1, waiting={**BACK_OFF, "message": "back-off 2.5s restarting failed container"}
             ),
             "CrashLoopBackOff",
-            0.0,
+            -7.5,
         ),
         (
             crashed(
@@ -137,11 +138,12 @@ BACK_OFF = {
     ],
 )
 def test_crashes_are_terminal_from_the_second_restart_on(
-    of: Manifest, reason: str | None, next_attempt_s: float | None
+    of: Manifest, reason: str | None, attempt_in_s: float | None
 ):
     failure = look(of)[0].failure
     assert (failure.reason if failure else None) == reason
-    assert (failure.next_attempt_s if failure else None) == next_attempt_s
+    expected = None if attempt_in_s is None else WALL.timestamp() + attempt_in_s
+    assert (failure.attempt_at if failure else None) == expected
 
 
 def test_the_message_tells_what_the_engine_said_last():

@@ -6,7 +6,7 @@ from hearth.api.meta import Manifest
 from hearth.reconcile.failures import Memory
 from hearth.reconcile.observation import Facts, Stage
 from hearth.routes import Backend, Failure, HttpReadiness, TcpReadiness
-from tests.reconcile.builders import observe, pod
+from tests.reconcile.builders import WALL, observe, pod
 
 HEALTH = HttpReadiness(path="/health", port=8000)
 
@@ -211,7 +211,7 @@ def test_the_next_attempt_is_the_earliest():
         backing_off("b", "20s", "2026-01-01T11:59:50Z"),
     )
     assert got.failure is not None
-    assert got.failure.next_attempt_s == 10.0
+    assert got.failure.attempt_at == WALL.timestamp() + 10
 
 
 def deployment(replicas: int, **condition: str) -> Manifest:

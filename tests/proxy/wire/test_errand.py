@@ -1,6 +1,8 @@
 """One inference request: warm, cold, and every row of the answer table in both columns."""
 
 import json
+import time
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -21,7 +23,7 @@ from tests.proxy.stage import (
     stage,
 )
 
-FAILURE = Failure(reason="ImagePullFailed", message="no such image", next_attempt_s=17)
+FAILURE = Failure(reason="ImagePullFailed", message="no such image")
 
 
 COLD = [
@@ -72,12 +74,15 @@ async def test_not_ready_in_time():
 
 async def test_while_it_cannot_start_each_request_hears_why_and_counts():
     async with stage() as s:
-        s.put(failure=FAILURE)
-        for body in (BODY, STREAM):
-            status, headers, text = await s.ask(body)
-            assert (status, error_of(text)["code"]) == (503, "activation_failed")
-            assert "ImagePullFailed: no such image" in text
-            assert headers["Retry-After"] == "17"
+        for failure, seconds in (
+            (FAILURE, 30), (replace(FAILURE, attempt_at=time.time() + 3600), 60),
+        ):  # fmt: skip
+            s.put(failure=failure)
+            for body in (BODY, STREAM):
+                status, headers, text = await s.ask(body)
+                assert (status, error_of(text)["code"]) == (503, "activation_failed")
+                assert "ImagePullFailed: no such image" in text
+                assert headers["Retry-After"] == str(seconds)
         assert s.demand.demand(KEY) == 1
 
 
