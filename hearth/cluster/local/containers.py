@@ -9,7 +9,7 @@ import anyio
 import anyio.lowlevel
 
 from hearth.api.meta import Manifest
-from hearth.cluster.local import launch, prober, probes, processes
+from hearth.cluster.local import launch, oom, prober, probes, processes
 from hearth.cluster.local.backoff import Backoff, spell
 from hearth.cluster.local.environment import CannotStart
 from hearth.cluster.local.logs import Tail
@@ -35,6 +35,8 @@ class Container:
         self._process: Process | None = None
         self._tail = Tail()
         self._began = 0.0
+        self._oom_kills: int | None = None
+        """As its process began."""
 
     def __repr__(self) -> str:
         return f"<Container {self.facts.name} {self.facts.state}>"
@@ -81,6 +83,7 @@ class Container:
             seen = self._room.machine.sources.rings
             try:
                 self._launch = await launch.prepare(self._spec, self._room)
+                self._oom_kills = self._room.machine.kills.read()
                 process = self._spawn(self._launch)
             except CannotStart as problem:
                 await self._cannot_start(problem, backoff, seen)
@@ -154,13 +157,10 @@ class Container:
         self._process = None
         if not isinstance(state, Running):
             return
-        reason = "Completed" if ended.code == 0 else "Error"
-        if ended.code == 137 and not ended.killed:
-            reason = "OOMKilled"  # nobody else sends it: the kernel does, when memory runs out
         terminated = Terminated(
             exit_code=ended.code,
             signal=ended.signal,
-            reason=reason,
+            reason=oom.reason(ended, before=self._oom_kills, after=self._room.machine.kills.read()),
             message=self._tail.lines() if ended.code else "",
             started_at=state.started_at,
             finished_at=timestamp(),

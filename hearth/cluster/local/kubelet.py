@@ -14,7 +14,7 @@ from anyio.abc import TaskGroup, TaskStatus
 from hearth.api.meta import Manifest
 from hearth.cluster import kinds
 from hearth.cluster.interface import Change, ClusterError, Expired, Kind, Listing
-from hearth.cluster.local import addresses, commands, devices, leftovers, logs, prober
+from hearth.cluster.local import addresses, commands, devices, leftovers, logs, oom, prober
 from hearth.cluster.local.config import KubeletConfig
 from hearth.cluster.local.machine import Bell, Machine, PodCluster
 from hearth.cluster.local.pods import Pod
@@ -35,12 +35,21 @@ class Kubelet:
     """
 
     def __init__(
-        self, cluster: PodCluster, *, state_dir: Path, config: KubeletConfig | None = None
+        self,
+        cluster: PodCluster,
+        *,
+        state_dir: Path,
+        config: KubeletConfig | None = None,
+        root: Path = Path("/"),
     ) -> None:
-        """Raises ValueError for a config that cannot be (an unclosed quote, a bad network)."""
+        """`root`: where the kernel shows the machine.
+
+        Raises ValueError for a config that cannot be (an unclosed quote, a bad network).
+        """
         self._cluster = cluster
         self._state = state_dir.expanduser().absolute()
         self._config = config or KubeletConfig()
+        self._root = root
         self._place = commands.place(self._config.images, os.environ)
         self._addresses = addresses.Addresses(self._config.pod_network)
         self._pods: dict[str, Pod] = {}
@@ -71,10 +80,11 @@ class Kubelet:
                     state=self._state,
                     place=self._place,
                     environ=os.environ,
-                    devices=devices.on_this_machine(self._config.devices),
+                    devices=devices.on_this_machine(self._config.devices, root=self._root),
                     addresses=self._addresses,
                     http=http,
                     sources=Bell(),
+                    kills=oom.Kills(root=self._root),
                 )
                 for kind in (kinds.SECRET, kinds.CONFIG_MAP, kinds.CLAIM):
                     tasks.start_soon(self._listen, kind, machine.sources)

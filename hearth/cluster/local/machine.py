@@ -13,7 +13,7 @@ import anyio
 
 from hearth.api.meta import Manifest
 from hearth.cluster.interface import Cluster, ClusterError
-from hearth.cluster.local import addresses, commands, devices, logs
+from hearth.cluster.local import addresses, commands, devices, logs, oom
 from hearth.cluster.local.config import KubeletConfig
 
 
@@ -58,6 +58,7 @@ class Machine:
     http: aiohttp.ClientSession
     sources: Bell
     """Rings when a Secret, ConfigMap or claim changed."""
+    kills: oom.Kills
 
 
 class Recorder:

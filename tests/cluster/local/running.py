@@ -94,11 +94,11 @@ class Running:
 
 
 @asynccontextmanager
-async def machine(state: Path, **config) -> AsyncIterator[Running]:
+async def machine(state: Path, *, root: Path = Path("/"), **config) -> AsyncIterator[Running]:
     """A kubelet that runs for the length of the block; no process of it is left afterwards."""
     cluster = LocalCluster()
     chosen = {"backoff_s": 0.01, "images": {"test/python*": sys.executable}, **config}
-    kubelet = Kubelet(cluster, state_dir=state, config=KubeletConfig(**chosen))
+    kubelet = Kubelet(cluster, state_dir=state, config=KubeletConfig(**chosen), root=root)
     async with anyio.create_task_group() as tasks:
         await tasks.start(kubelet.run)
         yield Running(cluster, kubelet)

@@ -64,8 +64,8 @@ async def test_the_first_restart_is_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("script", "reason", "code", "signal_number"),
     [
-        ("kill -9 $$$$", "OOMKilled", 137, 9),
-        ("exit 137", "OOMKilled", 137, None),
+        ("kill -9 $$$$", "Error", 137, 9),
+        ("exit 137", "Error", 137, None),
         ("exit 1", "Error", 1, None),
         ("exit 0", "Completed", 0, None),
     ],
@@ -82,6 +82,17 @@ async def test_how_it_ended_is_said(tmp_path, script, reason, code, signal_numbe
         )
         assert pod["status"]["phase"] == ("Succeeded" if code == 0 else "Failed")
         assert serving(pod)["lastState"] == {}
+
+
+async def test_that_the_kernel_killed_it_for_memory_is_said(tmp_path):
+    count = tmp_path / "proc" / "vmstat"
+    count.parent.mkdir()
+    count.write_text("oom_kill 4\n")
+    async with machine(tmp_path / "state", root=tmp_path) as here:
+        script = f"echo oom_kill 5 > {count}; kill -9 $$$$"
+        await here.create("ends", "/bin/sh", "-c", script, restartPolicy="Never")
+        pod = await here.until("ends", ended)
+        assert (state(pod)[1]["reason"], state(pod)[1]["exitCode"]) == ("OOMKilled", 137)
 
 
 async def test_on_failure_only_a_failure_is_tried_again(tmp_path):
