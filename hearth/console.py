@@ -1,5 +1,6 @@
 """What `hearth local` tells the person at the terminal: addresses, models, and what changes."""
 
+import re
 import time
 from collections.abc import Callable
 
@@ -13,6 +14,8 @@ _WORDS = {
     "ScaledToZero": "asleep",
     "Degraded": "degraded",
 }
+_RESTART = re.compile(r"container \S+ was restarted (once|[0-9]+ times)")
+_ERROR = re.compile(r"error|exception|fatal|panic", re.IGNORECASE)
 
 
 class Console:
@@ -45,8 +48,11 @@ class Console:
                 self._line(f"{key}  removed")
             return
         text = state(route, usable=len(self._routes.endpoints(key)))
-        if self._shown.get(key) != text:
-            self._shown[key] = text
+        # Between two restarts it waits, which is another state of the same failure.
+        restart = _RESTART.search(text)
+        what = restart[0] if restart else text
+        if self._shown.get(key) != what:
+            self._shown[key] = what
             self._line(f"{key}  {text}")
 
     def _line(self, text: str) -> None:
@@ -58,9 +64,23 @@ def state(route: Route, *, usable: int) -> str:
     reason = route.failure or route.refusal
     if reason is not None:
         serving = f", {usable} still serving" if usable else ""
-        return f"{_WORDS['Degraded']}: {reason.reason}{serving}: {reason.message}"
+        return f"{_WORDS['Degraded']}: {reason.reason}{serving}: {brief(reason.message)}"
     if usable:
         return "ready" if usable == 1 else f"ready, {usable} replicas"
     if route.delay is not None:
-        return f"waiting: {route.delay.reason}: {route.delay.message}"
+        return f"waiting: {route.delay.reason}: {brief(route.delay.message)}"
     return _WORDS.get(route.phase, route.phase)
+
+
+def brief(message: str) -> str:
+    """One line: of the log that a failure ends with, only the last line that tells of an error.
+
+    The whole log is in its file.
+    """
+    what, _, log = message.partition(": ")
+    lines = [" ".join(line.split()) for line in log.splitlines()]
+    if len(lines) < 2:
+        return " ".join(message.split())
+    words = [line for line in lines if any(map(str.isalpha, line))]
+    errors = [line for line in words if _ERROR.search(line)]
+    return f"{what}: {(errors or words or lines)[-1]}"

@@ -2,8 +2,10 @@
 
 import re
 
+import pytest
+
 from hearth.api.meta import ServiceKey
-from hearth.console import Console
+from hearth.console import Console, brief
 from hearth.routes import Backend, Delay, Failure, Refusal, Route, RouteTable
 
 CHAT = ServiceKey("ai", "chat")
@@ -58,6 +60,50 @@ def test_what_a_pod_waits_for_is_said_once():
     assert shown(
         route("Loading", delay=delay), route("Loading", delay=delay, max_queue=3), route("Loading")
     ) == ["ai/chat  waiting: SchedulingDelayed: 0/1 nodes are available", "ai/chat  loading"]
+
+
+RESTARTED = "container serving was restarted {}, last with exit code 1: {}"
+TRACEBACK = "starting\nTraceback (most recent call last):\n  File x.py\n{}\n\n"
+
+
+def crashed(reason, times, said):
+    message = RESTARTED.format(times, TRACEBACK.format(said).strip())
+    return route("Degraded", failure=Failure(reason=reason, message=message))
+
+
+def test_a_crash_loop_is_one_line_a_restart():
+    degraded = "ai/chat  degraded: "
+    assert shown(
+        crashed("CrashLoopBackOff", "once", "ValueError: at 1"),
+        crashed("ContainerRestarting", "2 times", "ValueError: at 1"),
+        crashed("CrashLoopBackOff", "2 times", "ValueError: at 2"),
+        crashed("ContainerRestarting", "3 times", "ValueError: at 2"),
+        route("ScaledToZero"),
+        crashed("CrashLoopBackOff", "3 times", "ValueError: at 3"),
+    ) == [
+        degraded + "CrashLoopBackOff: " + RESTARTED.format("once", "ValueError: at 1"),
+        degraded + "ContainerRestarting: " + RESTARTED.format("2 times", "ValueError: at 1"),
+        degraded + "ContainerRestarting: " + RESTARTED.format("3 times", "ValueError: at 2"),
+        "ai/chat  asleep",
+        degraded + "CrashLoopBackOff: " + RESTARTED.format("3 times", "ValueError: at 3"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("message", "line"),
+    [
+        ("no such Secret", "no such Secret"),
+        ("", ""),
+        ("it ended: why\tnot  so", "it ended: why not so"),
+        ("it ended: ValueError: bad\n~~~^^^", "it ended: ValueError: bad"),
+        ("it ended: 1\n2", "it ended: 2"),
+        ("it ended: one\n two\n  three  \n---", "it ended: three"),
+        ("it ended: Error: no flag\nusage: engine", "it ended: Error: no flag"),
+        ("it ended: a\nOSError: b\nwarning: 1 leaked semaphore", "it ended: OSError: b"),
+    ],
+)
+def test_of_a_log_the_line_that_tells(message, line):
+    assert brief(message) == line
 
 
 def test_that_there_is_no_model_is_said():
