@@ -66,9 +66,15 @@ class App:
     """
 
     def __init__(
-        self, cluster: Cluster, settings: Settings, *, scaler_tls_port: int | None = None
+        self,
+        cluster: Cluster,
+        settings: Settings,
+        *,
+        scaler_tls_port: int | None = None,
+        returns: bool = True,
     ) -> None:
-        """`scaler_tls_port`: None where there is no mutual TLS."""
+        """`scaler_tls_port`: None where there is no mutual TLS.  `returns`: whether another process
+        takes over when this one stops."""
         self._cluster = cluster
         self._settings = settings
         self._scaler_tls_port = scaler_tls_port
@@ -81,7 +87,7 @@ class App:
             demand=self.demand,
             routes=self.routes,
             read_secret=_secrets(cluster),
-            config=_gateway_config(settings),
+            config=_gateway_config(settings, returns=returns),
             observer=self.metrics,
         )
         self.identities = Identities(self.routes, _secrets(cluster))
@@ -257,7 +263,7 @@ def _flags(port: str) -> str:
     return f"(--{port}-port or HEARTH_{port.upper()}_PORT; --host)"
 
 
-def _gateway_config(settings: Settings) -> GatewayConfig:
+def _gateway_config(settings: Settings, *, returns: bool) -> GatewayConfig:
     return GatewayConfig(
         hosts=HostTable(
             ingress_domain=settings.ingress_domain,
@@ -271,6 +277,7 @@ def _gateway_config(settings: Settings) -> GatewayConfig:
         held_bytes=settings.held_bytes,
         ready_grace_s=settings.ready_grace,
         cors_origins=settings.cors_origins,
+        returns=returns,
     )
 
 

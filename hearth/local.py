@@ -35,7 +35,7 @@ def run(settings: LocalSettings, piped: bytes = b"") -> None:
 
 async def _serve(settings: LocalSettings, piped: bytes) -> None:
     cluster = LocalCluster()
-    app = App(cluster, settings)
+    app = App(cluster, settings, returns=False)
     console = Console(app.routes, _print)
     kubelet = _kubelet(cluster, settings)
     files = Files(

@@ -63,9 +63,11 @@ class Activation:
         ready_grace_s: float,
         clock: Callable[[], float],
         on_change: Callable[[ServiceKey], None],
+        returns: bool = True,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        """`on_change(key)` is called when somebody begins to wait, and with each new lease."""
+        """`on_change(key)` is called when somebody begins to wait, and with each new lease.
+        `returns`: see GatewayConfig."""
         self._routes = routes
         self._demand = demand
         self._endpoints = endpoints
@@ -74,6 +76,7 @@ class Activation:
         self._clock = clock
         self._wall = wall
         self._on_change = on_change
+        self._returns = returns
         self._estimate = Estimate()
         self._lines: dict[ServiceKey, list[Waiter]] = {}
         self._pumping: set[ServiceKey] = set()
@@ -180,7 +183,7 @@ class Activation:
 
     def _over(self, key: ServiceKey) -> Problem | None:
         if self._stopping:
-            return shutting_down()
+            return shutting_down(returns=self._returns)
         if self._endpoints.usable(key):
             return None
         return admission.ended(self._routes.find(key), retry_after_s=self.retry_after_s(key))
@@ -240,11 +243,13 @@ class Activation:
         self._on_change(key)
 
 
-def shutting_down() -> Problem:
-    """What a request hears while the gateway drains."""
-    return Problem(
-        Code.SHUTTING_DOWN, "The gateway is restarting; send the request again in a moment."
-    )
+def shutting_down(*, returns: bool = True) -> Problem:
+    """What a request hears while the gateway drains.  `returns`: see GatewayConfig."""
+    if returns:
+        message = "The gateway is restarting; send the request again in a moment."
+    else:
+        message = "The gateway is stopping; send the request again once it was started again."
+    return Problem(Code.SHUTTING_DOWN, message)
 
 
 def _ticket(waiter: Waiter) -> int:

@@ -20,6 +20,8 @@ class GatewayConfig:
     """Demand stays this long after a cold backend became ready."""
     cors_origins: tuple[str, ...] = ()
     """Origins (or `*`) that browsers may call from; empty: none."""
+    returns: bool = True
+    """Whether a gateway is there again soon after this one stopped: clients are told so."""
     connect_timeout_s: float = 3.0
     """Until a backend's address counts as unreachable."""
     head_s: float = 30.0

@@ -75,6 +75,7 @@ class Gateway:
             ready_grace_s=self._config.ready_grace_s,
             clock=clock,
             on_change=self._readiness.nudge,
+            returns=self._config.returns,
         )
         self._balance = balance
         self._budget = Budget(self._config.held_bytes)

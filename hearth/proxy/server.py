@@ -91,7 +91,7 @@ class Server:
         """The service that was asked about, where it is one, and the answer."""
         scope = self._parts.door.scope(head.host)
         if self._parts.stopping:
-            raise shutting_down()
+            raise shutting_down(returns=self._parts.config.returns)
         if not self._parts.routes.complete:
             raise faults.starting()
         offered = auth.offered(head.field(b"authorization"), head.field(b"x-api-key"))

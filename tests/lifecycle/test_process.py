@@ -91,6 +91,7 @@ async def test_ctrl_c_lets_a_stream_end_and_sends_the_held_away(hearth):
     assert stream.value.endswith(DONE) and harness.text(stream.value) == "word " * 19 + "word"
     assert isinstance(whole.value, openai.InternalServerError)
     assert whole.value.code == event.value.code == late[1]["code"] == "shutting_down"
+    assert "The gateway is stopping; send the request again" in whole.value.message
     assert whole.value.status_code == late[0] == 503
     assert int(whole.value.response.headers["Retry-After"]) >= 1 and "Retry-After" in late[2]
     async with asyncio.timeout(harness.LIMIT_S):

@@ -93,6 +93,26 @@ async def test_on_a_drain_streams_finish_holds_are_told_and_newcomers_turned_awa
         assert s.record.outcomes.count("shutting_down") == 3
 
 
+@pytest.mark.parametrize(
+    ("returns", "words"), [(True, "is restarting; send"), (False, "is stopping; send")]
+)
+async def test_who_is_sent_away_hears_whether_the_gateway_returns(returns, words):
+    other = ServiceKey("ai", "cold")
+    async with backend.running(paced) as server, stage(replace(CONFIG, returns=returns)) as s:
+        s.put(pod(server))
+        s.put(key=other)
+        async with s.raw() as stream, s.raw(BODY, host="cold.ai.svc") as held:
+            await stream.until(b"data: ")
+            await s.pending(1, key=other)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(s.gateway.drain, 60)
+                assert words in (await held.rest()).decode()
+                async with s.get("/v1/models", host="llm.test") as response:
+                    assert words in await response.text()
+                go.set()
+                await stream.until(b"[DONE]")
+
+
 async def test_after_the_limit_what_still_runs_is_told_why_it_ends():
     async def half(conn: Conn) -> None:
         await conn.head("Content-Length: 100")
