@@ -21,7 +21,7 @@ from hearth.reconcile.site import Site
 from hearth.settings import LocalSettings
 from tests import demanded
 from tests.keda.pki import Pki
-from tests.proxy.stage import free_port
+from tests.proxy import backend
 from tests.test_render import RUNTIME, SERVICE
 
 CHAT = ServiceKey("ai", "chat")
@@ -132,9 +132,10 @@ class Asking(LocalCluster):
 
 
 async def test_field_case_52_the_scaler_answers_before_the_first_scaled_object_is_written():
-    port = free_port()
-    async with serving(RUNTIME, SERVICE, cluster=Asking(port), scaler_port=port) as (_, cluster, _):
-        assert cluster.specs == [("pending", 10)]
+    async with backend.refusing() as free:
+        at = {"cluster": Asking(free.port), "scaler_port": free.port}
+        async with serving(RUNTIME, SERVICE, **at) as (_, cluster, _):
+            assert cluster.specs == [("pending", 10)]
 
 
 class Broken(LocalCluster):

@@ -8,7 +8,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,7 +114,12 @@ def serve(folder: Path) -> Iterator[ApiServer]:
         bool(assets) and (Path(assets) / "kube-apiserver").exists(),
         "set it to a folder with etcd and kube-apiserver",
     )
-    client, peer, secure = _free_ports(3)
+    with _ports(3) as ports, _serve(folder, Path(assets), *ports) as server:
+        yield server
+
+
+@contextmanager
+def _serve(folder: Path, assets: Path, client: int, peer: int, secure: int) -> Iterator[ApiServer]:
     etcd_url = f"http://127.0.0.1:{client}"
     key = folder / "accounts.key"
     subprocess.run(["openssl", "genrsa", "-out", key, "2048"], check=True, capture_output=True)
@@ -124,7 +129,7 @@ def serve(folder: Path) -> Iterator[ApiServer]:
         etcd_url=etcd_url,
         ca_file=folder / "certificates" / "apiserver.crt",
         folder=folder,
-        assets=Path(assets),
+        assets=assets,
     )
     etcd = [
         f"{assets}/etcd", "--data-dir", folder / "etcd", "--unsafe-no-fsync",
@@ -184,12 +189,12 @@ def _running(command: list[str | Path], log: Path) -> Iterator[subprocess.Popen[
             process.wait()
 
 
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for one in sockets:
+@contextmanager
+def _ports(count: int) -> Iterator[list[int]]:
+    """Ports that nobody else is given; Go, too, listens with SO_REUSEADDR."""
+    with ExitStack() as stack:
+        held = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in held:
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
-    finally:
-        for one in sockets:
-            one.close()
+        yield [one.getsockname()[1] for one in held]

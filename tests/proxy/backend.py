@@ -198,3 +198,12 @@ async def running(
         tasks.start_soon(listener.serve, server._connection)
         yield server
         tasks.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def refusing() -> AsyncIterator[Server]:
+    """A server that is not there, at a port that only the test itself may yet listen on."""
+    with socket.socket() as held:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.bind(("127.0.0.1", 0))
+        yield Server(port=held.getsockname()[1])

@@ -2,7 +2,6 @@
 
 import io
 import json
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -247,12 +246,6 @@ class Answer:
         async with s.post(body, **options) as response:
             self.status, self.headers = response.status, response.headers
             self.text = await sip(response)
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return found.getsockname()[1]
 
 
 def code_of(text: str) -> str:

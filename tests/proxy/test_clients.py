@@ -14,7 +14,6 @@ from tests.proxy.stage import (
     KEY,
     STREAM,
     Stage,
-    free_port,
     pod,
     stage,
 )
@@ -100,12 +99,11 @@ async def test_a_client_that_goes_while_it_is_held():
 
 
 async def test_a_client_that_goes_while_a_connection_is_being_made():
-    port = free_port()
     async with stage() as s:
         with socket.socket() as deaf:
-            deaf.bind(("127.0.0.1", port))
+            deaf.bind(("127.0.0.1", 0))
             deaf.listen(0)
-            s.put(pod(backend.Server(port=port)))
+            s.put(pod(backend.Server(port=deaf.getsockname()[1])))
             async with s.raw(BODY):
                 await demanded.until(s.demand, lambda: s.gateway.in_flight(KEY))
             await s.pending(0)

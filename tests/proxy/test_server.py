@@ -19,7 +19,6 @@ from tests.proxy.stage import (
     Raw,
     asleep,
     code_of,
-    free_port,
     model,
     pod,
     stage,
@@ -219,8 +218,8 @@ async def test_a_mistake_of_ours_is_told_without_its_details(caplog):
 
 
 async def test_other_calls_find_no_endpoint_where_it_refuses():
-    async with stage() as s:
-        s.put(pod(backend.Server(port=free_port())))
+    async with backend.refusing() as dead, stage() as s:
+        s.put(pod(dead))
         async with s.get("/v1/responses/r1") as response:
             assert (response.status, code_of(await response.text())) == (503, "cold_start")
         assert asleep(s)
