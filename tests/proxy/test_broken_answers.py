@@ -218,7 +218,7 @@ async def one_event_then_reset(conn: Conn) -> None:
     conn.reset()
 
 
-SHORT = {"response_timeout_s": 0.05, "idle_timeout_s": 0.05}
+SHORT = {"response_timeout_s": 0.05}
 WAYS = {
     "failed": ({}, None, lambda s: s.put(failure=Failure(reason="OOMKilled", message="m"))),
     "deleted": ({}, None, lambda s: s.routes.drop(KEY)),
@@ -229,7 +229,7 @@ WAYS = {
     "crash in mid-stream": ({}, one_event_then_reset, None),
     "silent": (SHORT, silent, None),
     "silent after the head": (SHORT, head_then_silent, None),
-    "silent in mid-stream": (SHORT, one_event_then_silent, None),
+    "silent in mid-stream": ({"idle_timeout_s": 0.05}, one_event_then_silent, None),
     "stopped in mid-stream": ({}, one_event_then_silent,
                               lambda s: s.tasks.start_soon(s.gateway.drain, 0)),
 }  # fmt: skip
@@ -251,6 +251,7 @@ async def test_every_line_of_ours_is_a_comment_or_an_event_that_holds_json(field
                 await server.until(lambda b: b.calls())
             while handler is one_event_then_silent and delta("a") not in data:
                 data += await response.content.readany()
+                assert not response.content.at_eof(), data
             if change is not None:
                 change(s)
             data += await response.read()

@@ -82,15 +82,21 @@ async def test_a_pod_that_does_not_listen_yet():
 
 
 async def test_a_pod_that_hangs_is_asked_again_after_its_timeout():
+    order = []
+
     async def hang_once(conn: Conn) -> None:
-        if len(server.seen) == 1:
-            await conn.until_closed()
-        await conn.json({})
+        order.append("asked")
+        try:
+            if len(server.seen) == 1:
+                await conn.until_closed()
+            await conn.json({})
+        finally:
+            order.append("left" if len(order) == 1 else "answered")
 
     async with backend.running(hang_once) as server, world() as w:
         w.put(pod(server, readiness=HttpReadiness(path="/", port=server.port, timeout_s=0.05)))
         await w.until_usable()
-        assert len(server.seen) == 2
+        assert order[:3] == ["asked", "left", "asked"]
 
 
 async def test_nonsense_is_no_success():

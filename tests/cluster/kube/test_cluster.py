@@ -251,7 +251,7 @@ class TestWatch:
             assert found == [("ADDED", "2")]
 
     async def test_a_peer_that_is_silent_for_too_long_is_dead(self, connect, server):
-        cluster = await connect(silence_s=0.1)
+        cluster = await connect(silence_s=0.5)
         server.on("GET", PODS, watch(("ADDED", pod(version="2")), then=hang))
         found, ended = await told(cluster.watch(kinds.POD, since="1"))
         assert found == [("ADDED", "2")]

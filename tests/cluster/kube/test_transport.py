@@ -77,7 +77,7 @@ async def test_what_may_be_repeated_is_until_it_succeeds(cluster, server, pauses
 @pytest.mark.parametrize("fault", [refuse(503), refuse(500, message="etcd timed out"), hang])
 async def test_what_may_not_is_left_to_the_caller(connect, server, verb, fault):
     method, path, call = VERBS[verb]
-    cluster = await connect(try_s=0.05)
+    cluster = await connect(try_s=0.5)
     server.on(method, path, fault)
     with pytest.raises(Unavailable):
         await call(cluster)
@@ -166,7 +166,7 @@ async def test_a_server_that_hangs_is_left_at_the_deadline(connect, server):
 
 
 async def test_at_the_deadline_the_last_word_of_the_server_counts(connect, server):
-    cluster = await connect(call_s=0.3)
+    cluster = await connect(call_s=1.0)
     server.on("GET", CHAT, refuse(503, message="starting up"), always=hang)
     with pytest.raises(Unavailable, match="starting up"):
         await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
@@ -174,7 +174,7 @@ async def test_at_the_deadline_the_last_word_of_the_server_counts(connect, serve
 
 async def test_a_try_that_hangs_is_followed_by_another(connect, server):
     cluster = await connect(try_s=0.05)
-    server.on("GET", CHAT, hang, reply(body=deployment()))
+    server.on("GET", CHAT, hang, always=reply(body=deployment()))
     assert await cluster.get(kinds.DEPLOYMENT, "ai", "chat") == deployment()
 
 
@@ -289,7 +289,7 @@ async def test_the_environments_proxy_is_used(
     monkeypatch.setenv("no_proxy", excepted)
     server.on("GET", CHAT, always=reply(body=deployment()))
     known = await credentials.load(kubeconfig=kubeconfig("http://cluster.invalid:1", token="t"))
-    cluster = await connect(known, call_s=0.05)
+    cluster = await connect(known, **({} if reached else {"call_s": 0.05}))
     if reached:
         assert await cluster.get(kinds.DEPLOYMENT, "ai", "chat") == deployment()
     else:

@@ -52,6 +52,10 @@ class Folder:
         path.write_text(text)
         return path
 
+    def replace(self, name, text):
+        """Never seen empty, as a file is that is written anew while it is read."""
+        return self.write("aside", text).replace(self.root / name)
+
     async def secrets(self):
         listing = await self.cluster.list(kinds.SECRET)
         return {m["metadata"]["name"]: m["data"]["key"] for m in listing.items}
@@ -170,11 +174,11 @@ async def test_a_bad_edit_is_told_and_leaves_what_runs(folder):
         folder.write("a.yaml", secret("a").replace("key: k", "key: [1]"))
         [told] = await folder.reported(1)
         assert told.startswith(f"{path}:4: Secret default/a: stringData.key: ")
-        folder.write("a.yaml", "{")
+        folder.replace("a.yaml", "{")
         told = (await folder.reported(2))[1]
         assert told.startswith(f"{path}:")
         assert await folder.secrets() == {"a": K}
-        folder.write("a.yaml", secret("a", "l"))
+        folder.replace("a.yaml", secret("a", "l"))
         await folder.until({"a": L})
         assert len(folder.told) == 2
 

@@ -225,14 +225,14 @@ async def test_silence_in_the_middle_of_a_plain_answer():
 async def test_a_long_answer_outlives_every_limit_but_that_of_silence():
     async def drip(conn: Conn) -> None:
         await conn.events()
-        for _ in range(30):
+        for _ in range(12):
             await conn.chunk(delta("x"))
-            await anyio.sleep(0.01)
+            await anyio.sleep(0.1)
         await conn.chunk(DONE)
         await conn.end()
 
     async with backend.running(drip) as server, stage() as s:
-        s.put(pod(server), idle_timeout_s=0.2, response_timeout_s=0.2, activation_timeout_s=0.1)
+        s.put(pod(server), idle_timeout_s=1, response_timeout_s=1, activation_timeout_s=0.5)
         await s.ask(STREAM)
         assert s.record.outcomes == ["ok"]
 
