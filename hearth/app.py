@@ -276,6 +276,7 @@ def _gateway_config(settings: Settings, *, returns: bool) -> GatewayConfig:
         body_limit_bytes=settings.body_limit_bytes,
         held_bytes=settings.held_bytes,
         ready_grace_s=settings.ready_grace,
+        brief_errors=settings.error_detail == "brief",
         cors_origins=settings.cors_origins,
         returns=returns,
     )

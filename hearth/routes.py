@@ -63,6 +63,8 @@ class Failure:
 
     reason: str
     message: str
+    brief: str = ""
+    """The message without what engine, registry or kubelet said; for whoever may not read that."""
     attempt_at: float | None = None
     """Unix seconds: when the attempt that runs began, or the next one will; None: not known."""
 

@@ -72,6 +72,11 @@ class Settings(BaseModel):
     cors_origins: Origins = Field(
         (), description="Origins (or *) that browsers may call from, comma separated."
     )
+    error_detail: Literal["brief", "full"] = Field(
+        "brief",
+        description="What clients hear of why a model cannot start: brief, the kind alone, or full,"
+        " with the words of engine and cluster (up to 500 characters of the engine's log).",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="What is logged: debug, info, warning or error."
     )
@@ -129,6 +134,9 @@ class LocalSettings(Settings):
     )
     ready_grace: Duration = Field(
         Duration(2), description=Settings.model_fields["ready_grace"].description
+    )
+    error_detail: Literal["brief", "full"] = Field(
+        "full", description=Settings.model_fields["error_detail"].description
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "warning",

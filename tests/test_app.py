@@ -71,11 +71,15 @@ class Client:
             return response.status, (await response.json())["notReady"]
 
     async def ask(self, key=None):
+        status, error = await self.error(key)
+        return status, error["code"]
+
+    async def error(self, key=None):
         body = {"model": "ai/chat", "prompt": "hi"}
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         url = f"{self.gateway}/v1/completions"
         async with self.session.post(url, json=body, headers=headers) as response:
-            return response.status, (await response.json())["error"]["code"]
+            return response.status, (await response.json())["error"]
 
 
 @pytest.mark.parametrize("port", ["gateway", "admin", "scaler"])
@@ -175,6 +179,16 @@ async def test_keys_come_from_the_clusters_secrets():
         while (answer := await client.ask("wrong"))[0] == 503:
             pass
         assert answer == (401, "invalid_api_key")
+
+
+@pytest.mark.parametrize(("detail", "full"), [("brief", False), ("full", True)])
+async def test_how_much_clients_hear_of_a_trouble_is_a_setting(detail, full):
+    async with serving(SERVICE, error_detail=detail) as (app, _, client):
+        refusal = app.routes.find(CHAT).refusal
+        status, error = await client.error()
+        assert (status, error["code"]) == (503, "service_degraded")
+        assert refusal.reason in error["message"]
+        assert (refusal.message in error["message"]) is full
 
 
 TLS = "  scaling: {externalScaler: {tls: {serverSecretName: tls, authenticationRef: {name: a}}}}\n"

@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 
 from hearth import settings
-from hearth.settings import BadSettings, LocalSettings, Settings
+from hearth.settings import BadSettings, ClusterSettings, LocalSettings, Settings
 
 
 def test_defaults():
     assert settings.read(Settings, {}, {}).gateway_port == 8080
     local = settings.read(LocalSettings, {}, {})
     assert (local.host, local.default_namespace) == ("127.0.0.1", "default")
+    cluster = settings.read(ClusterSettings, {}, {})
+    assert (cluster.error_detail, local.error_detail) == ("brief", "full")
 
 
 def test_a_flag_beats_the_environment_and_that_beats_the_default():
@@ -49,6 +51,7 @@ def test_lists_and_pairs(tmp_path):
         ({"claims": ["ai/w=/no/where"]}, "there is no folder /no/where, which is given to"),
         ({"devices": ["nvidia.com/gpu=two"]}, "--devices (or HEARTH_DEVICES)"),
         ({"cors_origins": ["a.org"]}, "--cors-origins (or HEARTH_CORS_ORIGINS): write * or"),
+        ({"error_detail": ["none"]}, "must be 'brief' or 'full', not 'none'"),
         ({"log_level": ["loud"]}, "must be 'debug', 'info', 'warning' or 'error', not 'loud'"),
     ],
 )

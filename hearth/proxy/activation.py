@@ -61,6 +61,7 @@ class Activation:
         endpoints: Endpoints,
         balance: Balance,
         ready_grace_s: float,
+        brief_errors: bool,
         clock: Callable[[], float],
         on_change: Callable[[ServiceKey], None],
         returns: bool = True,
@@ -73,6 +74,7 @@ class Activation:
         self._endpoints = endpoints
         self._balance = balance
         self._ready_grace_s = ready_grace_s
+        self._brief_errors = brief_errors
         self._clock = clock
         self._wall = wall
         self._on_change = on_change
@@ -168,10 +170,13 @@ class Activation:
                 Code.OVERLOADED,
                 f"Every replica of {key} was busy for as long as a request may wait; try again.",
             )
-        state = route and (admission.delayed(route) or f" (it is {route.phase})")
+        state = ""
+        if route is not None:
+            delay = admission.delayed(route, brief=self._brief_errors)
+            state = delay or f" (it is {route.phase})"
         return Problem(
             Code.ACTIVATION_TIMEOUT,
-            f"{key} was not ready in time{state or ''}. It goes on starting; try again.",
+            f"{key} was not ready in time{state}. It goes on starting; try again.",
             retry_after_s=self.retry_after_s(key),
         )
 
@@ -186,7 +191,11 @@ class Activation:
             return shutting_down(returns=self._returns)
         if self._endpoints.usable(key):
             return None
-        return admission.ended(self._routes.find(key), retry_after_s=self.retry_after_s(key))
+        return admission.ended(
+            self._routes.find(key),
+            retry_after_s=self.retry_after_s(key),
+            brief=self._brief_errors,
+        )
 
     def _pick(self, key: ServiceKey) -> Backend | None:
         route = self._routes.find(key)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from hearth.api.meta import ServiceKey
 from hearth.proxy.answers import Code, Problem
 from hearth.routes import ColdStart, Failure, Refusal, Route
 
@@ -33,7 +34,7 @@ class Refuse:
 Decision = Forward | Hold | Reject | Refuse
 
 
-def decide(route: Route, *, endpoints: int, retry_after_s: int) -> Decision:
+def decide(route: Route, *, endpoints: int, retry_after_s: int, brief: bool) -> Decision:
     """What becomes of an authenticated request (first match wins).
 
     | endpoints | refusal, no backends | failure | mode      | decision                   |
@@ -44,18 +45,18 @@ def decide(route: Route, *, endpoints: int, retry_after_s: int) -> Decision:
     | none      | no                   | no      | reject    | Reject cold_start          |
     | none      | no                   | no      | keepalive | Hold                       |
 
-    `retry_after_s`: the estimate of when to come back.
+    `retry_after_s`: the estimate of when to come back.  `brief`: see `ended`.
     """
     if endpoints:
         return Forward()
-    over = ended(route, retry_after_s=retry_after_s)
+    over = ended(route, retry_after_s=retry_after_s, brief=brief)
     if over is not None:
         return Refuse(over) if over.code is Code.SERVICE_DEGRADED else Reject(over)
     if route.cold_start is ColdStart.REJECT:
         return Reject(
             Problem(
                 Code.COLD_START,
-                f"{route.key} was asleep and is starting{delayed(route)};"
+                f"{route.key} was asleep and is starting{delayed(route, brief=brief)};"
                 f" try again in {retry_after_s} s.",
                 retry_after_s=retry_after_s,
             )
@@ -63,28 +64,41 @@ def decide(route: Route, *, endpoints: int, retry_after_s: int) -> Decision:
     return Hold()
 
 
-def delayed(route: Route) -> str:
+def delayed(route: Route, *, brief: bool) -> str:
     """What its pods wait for, to stand behind a sentence without its stop; empty for nothing."""
     delay = route.delay
-    return f": {delay.reason}: {delay.message.rstrip('.')}" if delay else ""
+    if delay is None:
+        return ""
+    return f": {delay.reason}" if brief else f": {delay.reason}: {delay.message.rstrip('.')}"
 
 
-def ended(route: Route | None, *, retry_after_s: int) -> Problem | None:
-    """Why nobody need wait any longer for a service without endpoints; None: go on."""
+def ended(route: Route | None, *, retry_after_s: int, brief: bool) -> Problem | None:
+    """Why nobody need wait any longer for a service without endpoints; None: go on.
+
+    `brief`: the kind alone and where to read more, without the words of engine and cluster.
+    """
     match route:
         case None:
             return Problem(Code.MODEL_NOT_FOUND, "The model was deleted while you waited.")
         case Route(refusal=Refusal() as refusal, backends=()):
             return Problem(
                 Code.SERVICE_DEGRADED,
-                f"{route.key} cannot be served as it is configured: {refusal.reason}:"
-                f" {refusal.message}",
+                f"{route.key} cannot be served as it is configured:"
+                f" {_why(route.key, refusal, brief=brief)}",
             )
         case Route(failure=Failure() as failure):
             return Problem(
                 Code.ACTIVATION_FAILED,
-                f"{route.key} cannot start: {failure.reason}: {failure.message}",
+                f"{route.key} cannot start: {_why(route.key, failure, brief=brief)}",
                 retry_after_s=retry_after_s,
             )
         case _:
             return None
+
+
+def _why(key: ServiceKey, why: Failure | Refusal, *, brief: bool) -> str:
+    if not brief:
+        return f"{why.reason}: {why.message}"
+    kind = f"{why.reason}: {why.brief}" if isinstance(why, Failure) and why.brief else why.reason
+    more = f"kubectl -n {key.namespace} describe llmservice {key.name}"
+    return f"{kind}. The service's status says more: {more}"

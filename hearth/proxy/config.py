@@ -18,6 +18,8 @@ class GatewayConfig:
     """Budget over all bodies in memory; above it 503."""
     ready_grace_s: float = 10.0
     """Demand stays this long after a cold backend became ready."""
+    brief_errors: bool = True
+    """Clients hear why a model cannot start only by its kind, not in the cluster's words."""
     cors_origins: tuple[str, ...] = ()
     """Origins (or `*`) that browsers may call from; empty: none."""
     returns: bool = True

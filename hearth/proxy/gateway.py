@@ -73,6 +73,7 @@ class Gateway:
             endpoints=self._endpoints,
             balance=balance,
             ready_grace_s=self._config.ready_grace_s,
+            brief_errors=self._config.brief_errors,
             clock=clock,
             on_change=self._readiness.nudge,
             returns=self._config.returns,

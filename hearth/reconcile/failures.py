@@ -27,6 +27,10 @@ _IMAGE_AT_ONCE = ("InvalidImageName", "ErrImageNeverPull")
 _IMAGE_BACK_OFF = "ImagePullBackOff"
 _IMAGE_TRYING = "ErrImagePull"
 _CREATE = ("CreateContainerConfigError", "CreateContainerError", "RunContainerError")
+_CANNOT = {
+    IMAGE_PULL_FAILED: "its image cannot be pulled",
+    CREATE_CONTAINER_FAILED: "it cannot be created",
+}
 # Between two tries the kubelet puts this before what it said after the first.
 _BEFORE_THE_NEXT_PULL = re.compile(r'^Back-off pulling image "[^"]*": ErrImagePull: ')
 _BACK_OFF = re.compile(r"back-off ([0-9.hms]+) restarting failed container")
@@ -130,10 +134,12 @@ def _crash(status: Manifest, *, restarts: int) -> Failure | None:
     why = f": {last['message'].strip()[-500:]}" if last.get("message") else ""
     times = status.get("restartCount", 0) - restarts
     often = "once" if times == 1 else f"{times} times"
-    message = f"container {status['name']} was restarted {often}{code}{why}"
+    brief = f"container {status['name']} was restarted {often}{code}"
+    advice = "; it needs more memory" if reason == OOM_KILLED else ""
     return Failure(
         reason=reason,
-        message=message if reason != OOM_KILLED else f"{message}; it needs more memory",
+        message=f"{brief}{why}{advice}",
+        brief=f"{brief}{advice}",
         attempt_at=_attempt_at(state, last),
     )
 
@@ -156,7 +162,11 @@ def _unix_s(timestamp: str | None) -> float | None:
 
 def _failure(reason: str, status: Manifest, waiting: Manifest) -> Failure:
     said = _BEFORE_THE_NEXT_PULL.sub("", waiting.get("message") or waiting.get("reason", ""))
-    return Failure(reason=reason, message=f"container {status['name']}: {said[:500]}")
+    return Failure(
+        reason=reason,
+        message=f"container {status['name']}: {said[:500]}",
+        brief=f"container {status['name']}: {_CANNOT[reason]}",
+    )
 
 
 def _waiting(status: Manifest) -> Manifest:

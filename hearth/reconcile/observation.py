@@ -115,7 +115,11 @@ def _deadline(deployment: Manifest | None, replicas: int) -> Failure | None:
     said = failures.condition(deployment or {}, "Progressing")
     if not replicas or said.get("reason") != failures.PROGRESS_DEADLINE:
         return None
-    return Failure(reason=failures.PROGRESS_DEADLINE, message=str(said.get("message", "")))
+    return Failure(
+        reason=failures.PROGRESS_DEADLINE,
+        message=str(said.get("message", "")),
+        brief="its pods were not ready in time",
+    )
 
 
 def _stage(pod: Manifest) -> Stage:

@@ -96,7 +96,7 @@ def test_settings_arrive_as_the_program_reads_them(helm):
         gateway={
             "domain": "models.example.com", "bodyLimitBytes": 134217728, "heldBytes": 10**10,
             "corsOrigins": ["https://a.example", "https://b.example"], "readyGrace": "20s",
-            "drainLimit": "5m",
+            "drainLimit": "5m", "errorDetail": "full",
         },
         scaler={"pollingInterval": "30s", "watchdog": "20s"},
         log={"level": "debug", "format": "json"},
@@ -113,6 +113,7 @@ def test_settings_arrive_as_the_program_reads_them(helm):
         "body_limit_bytes": 134217728,
         "held_bytes": 10**10,
         "cors_origins": ("https://a.example", "https://b.example"),
+        "error_detail": "full",
         "ready_grace": 20,
         "drain_limit": 300,
         "polling_interval": 30,

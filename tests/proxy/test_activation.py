@@ -18,7 +18,7 @@ KEY = ServiceKey("ai", "chat")
 class World:
     """The tables and who waits."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, brief_errors: bool = False) -> None:
         self.now, self.wall = 0.0, 1000.0
         self.routes = RouteTable()
         self.demand = DemandTable(linger_s=30, clock=lambda: self.now)
@@ -31,6 +31,7 @@ class World:
             endpoints=self.endpoints,
             balance=self.balance,
             ready_grace_s=10,
+            brief_errors=brief_errors,
             clock=lambda: self.now,
             on_change=self.nudged.append,
             wall=lambda: self.wall,
@@ -209,6 +210,15 @@ def test_who_waited_too_long_hears_what_it_waited_for():
     assert "in time: SchedulingDelayed: no node. It" in w.activation.late(KEY).message
     w.put("p", max_in_flight=1)
     assert w.activation.late(KEY).code is Code.OVERLOADED
+
+
+def test_who_may_not_read_the_cluster_s_words_hears_the_kind():
+    w = World(brief_errors=True)
+    w.put("p", ready=False, delay=Delay(reason="SchedulingDelayed", message="no node."))
+    assert "in time: SchedulingDelayed. It" in w.activation.late(KEY).message
+    w.put(failure=Failure(reason="OOMKilled", message="secret"))
+    with pytest.raises(Problem, match=r"cannot start: OOMKilled\. The service's status"):
+        w.activation.join(KEY, Waiter(w, "a", w.activation.ticket()))
 
 
 def test_stopping_leaves_ready_endpoints_to_who_needs_no_wait():

@@ -1,5 +1,7 @@
 """Forward, hold, reject or refuse: the table."""
 
+from dataclasses import replace
+
 import pytest
 
 from hearth.api.meta import ServiceKey
@@ -10,7 +12,8 @@ from hearth.routes import Backend, ColdStart, Delay, Failure, Refusal, Route
 
 POD = Backend(uid="u", pod="p", host="127.0.0.1", port=1, ready=False)
 REFUSAL = Refusal(reason="Render", message="no such field")
-FAILURE = Failure(reason="OOMKilled", message="out of memory")
+FAILURE = Failure(reason="OOMKilled", message="out of memory", brief="killed")
+DELAY = Delay(reason="SchedulingDelayed", message="0/3 nodes are available.")
 K, R = ColdStart.KEEPALIVE, ColdStart.REJECT
 
 
@@ -43,7 +46,7 @@ def test_decide(endpoints, refusal, backends, failure, mode, kind, code):
         failure=failure,
         cold_start=mode,
     )
-    decision = admission.decide(route, endpoints=endpoints, retry_after_s=7)
+    decision = admission.decide(route, endpoints=endpoints, retry_after_s=7, brief=False)
     assert type(decision) is kind
     if isinstance(decision, Reject | Refuse):
         assert decision.problem.code is code
@@ -51,27 +54,44 @@ def test_decide(endpoints, refusal, backends, failure, mode, kind, code):
         assert decision.problem.retry_after_s == (7 if told else None)
 
 
-def test_the_reason_is_told():
-    route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, phase="x", failure=FAILURE)
-    problem = admission.ended(route, retry_after_s=7)
-    assert problem is not None
-    assert "OOMKilled: out of memory" in problem.message
+MORE = "The service's status says more: kubectl -n ai describe llmservice chat"
+
+
+@pytest.mark.parametrize(
+    ("fields", "full", "brief"),
+    [
+        (
+            {"failure": FAILURE},
+            "ai/chat cannot start: OOMKilled: out of memory",
+            f"ai/chat cannot start: OOMKilled: killed. {MORE}",
+        ),
+        (
+            {"failure": replace(FAILURE, brief="")},
+            "ai/chat cannot start: OOMKilled: out of memory",
+            f"ai/chat cannot start: OOMKilled. {MORE}",
+        ),
+        (
+            {"refusal": REFUSAL},
+            "ai/chat cannot be served as it is configured: Render: no such field",
+            f"ai/chat cannot be served as it is configured: Render. {MORE}",
+        ),
+        (
+            {"cold_start": R, "delay": DELAY},
+            "ai/chat was asleep and is starting: SchedulingDelayed: 0/3 nodes are available;"
+            " try again in 7 s.",
+            "ai/chat was asleep and is starting: SchedulingDelayed; try again in 7 s.",
+        ),
+    ],
+)
+def test_the_reason_is_told(fields, full, brief):
+    route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, phase="x", **fields)
+    for short, words in ((False, full), (True, brief)):
+        decision = admission.decide(route, endpoints=0, retry_after_s=7, brief=short)
+        assert isinstance(decision, Reject | Refuse)
+        assert decision.problem.message == words
 
 
 def test_a_deleted_service_ends_the_wait():
-    problem = admission.ended(None, retry_after_s=7)
+    problem = admission.ended(None, retry_after_s=7, brief=True)
     assert problem is not None
     assert problem.status == 404
-
-
-def test_what_a_cold_service_waits_for_is_told():
-    delay = Delay(reason="SchedulingDelayed", message="0/3 nodes are available.")
-    route = Route(
-        key=ServiceKey("ai", "chat"), uid="u", created=1, phase="Loading", cold_start=R, delay=delay
-    )
-    decision = admission.decide(route, endpoints=0, retry_after_s=7)
-    assert isinstance(decision, Reject)
-    assert decision.problem.message == (
-        "ai/chat was asleep and is starting: SchedulingDelayed: 0/3 nodes are available;"
-        " try again in 7 s."
-    )

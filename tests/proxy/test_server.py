@@ -155,7 +155,7 @@ async def test_a_refused_spec_is_told_and_wakes_nothing():
         s.put(refusal=Refusal(reason="Render", message="no field 'x'"))
         status, _, text = await s.ask()
         assert (status, code_of(text)) == (503, "service_degraded")
-        assert "Render: no field 'x'" in text
+        assert "as it is configured: Render. The" in text
         assert asleep(s)
 
 

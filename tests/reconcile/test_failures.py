@@ -24,20 +24,25 @@ def status(**said: object) -> Manifest:
     return pod(containerStatuses=[{"name": "serving", "restartCount": 0, **said}])
 
 
+def no_image(container: str, said: str) -> Failure:
+    return Failure(
+        reason="ImagePullFailed",
+        message=f"container {container}: {said}",
+        brief=f"container {container}: its image cannot be pulled",
+    )
+
+
 @pytest.mark.parametrize("reason", ["InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff"])
 def test_an_image_that_cannot_be_had_is_terminal_at_once(reason: str):
     verdict, _ = look(waits(reason, "no such image"))
-    failure = Failure(reason="ImagePullFailed", message="container serving: no such image")
-    assert verdict == Verdict(failure=failure)
+    assert verdict == Verdict(failure=no_image("serving", "no such image"))
 
 
 def test_a_pull_may_fail_once():
     verdict, memory = look(waits("ErrImagePull"))
     assert verdict == Verdict(failure=None)
     verdict, memory = look(waits("ImagePullBackOff"), memory)
-    assert verdict.failure == Failure(
-        reason="ImagePullFailed", message="container serving: ImagePullBackOff"
-    )
+    assert verdict.failure == no_image("serving", "ImagePullBackOff")
     # The kubelet alternates between the two: the next try is no fresh start...
     verdict, memory = look(waits("ErrImagePull"), memory)
     assert verdict.failure is not None
@@ -66,7 +71,9 @@ def test_a_container_that_cannot_be_created_is_terminal_at_the_second_sighting(r
     assert verdict == Verdict(failure=None, look_again_s=2.0)
     verdict, memory = look(of, memory, now_s=103.0)
     assert verdict.failure == Failure(
-        reason="CreateContainerFailed", message='container serving: secret "s" not found'
+        reason="CreateContainerFailed",
+        message='container serving: secret "s" not found',
+        brief="container serving: it cannot be created",
     )
     # Mended in between: what comes later is a first sighting.
     verdict, memory = look(waits("ContainerCreating"), memory, now_s=104.0)
@@ -152,9 +159,11 @@ def test_the_message_tells_what_the_engine_said_last():
     assert failure.message == (
         "container serving was restarted 3 times, last with exit code 9: CUDA error"
     )
+    assert failure.brief == "container serving was restarted 3 times, last with exit code 9"
     failure = look(crashed(2, reason="OOMKilled", code=137, running={}))[0].failure
     assert failure is not None
     assert failure.message.endswith("last with exit code 137; it needs more memory")
+    assert failure.brief == failure.message
 
 
 def test_restarts_before_the_pod_was_ready_are_of_an_earlier_activation():
@@ -191,9 +200,7 @@ def test_an_init_container_counts_as_well():
             }
         ]
     )
-    assert look(of)[0].failure == Failure(
-        reason="ImagePullFailed", message="container fetch: denied"
-    )
+    assert look(of)[0].failure == no_image("fetch", "denied")
 
 
 def test_nothing_is_kept_of_pods_that_are_gone():

@@ -151,7 +151,11 @@ def test_a_delay_of_scheduling_is_no_failure():
 
 
 BROKEN = pod(waiting={"reason": "ImagePullBackOff", "message": "denied"})
-FAILED = Failure(reason="ImagePullFailed", message="container serving: denied")
+FAILED = Failure(
+    reason="ImagePullFailed",
+    message="container serving: denied",
+    brief="container serving: its image cannot be pulled",
+)
 
 
 @pytest.mark.parametrize(
@@ -235,6 +239,7 @@ DEADLINE = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlin
 def test_the_deployment_s_deadline(of: Manifest, pods: list[Manifest], expected: str | None):
     failure = observe(*pods, deployment=of).failure
     assert (failure.reason if failure else None) == expected
+    assert failure is None or (failure.brief and "too slow" not in failure.brief)
 
 
 @pytest.mark.parametrize(("status", "message"), [("True", "exceeded quota"), ("False", "")])

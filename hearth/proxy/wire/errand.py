@@ -295,4 +295,5 @@ class Errand(ABC):
             route,
             endpoints=len(self.parts.endpoints.usable(self.key)),
             retry_after_s=self.parts.activation.retry_after_s(self.key),
+            brief=self.parts.config.brief_errors,
         )

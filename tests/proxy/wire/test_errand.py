@@ -13,6 +13,7 @@ from tests.proxy.backend import Conn, completion
 from tests.proxy.stage import (
     BODY,
     CHAT,
+    CONFIG,
     HOST,
     KEY,
     STREAM,
@@ -23,7 +24,9 @@ from tests.proxy.stage import (
     stage,
 )
 
-FAILURE = Failure(reason="ImagePullFailed", message="no such image")
+FAILURE = Failure(
+    reason="ImagePullFailed", message="no such image", brief="its image cannot be pulled"
+)
 
 
 COLD = [
@@ -72,8 +75,11 @@ async def test_not_ready_in_time():
         assert (status, error_of(text)["code"]) == (200, "activation_timeout")
 
 
-async def test_while_it_cannot_start_each_request_hears_why_and_counts():
-    async with stage() as s:
+@pytest.mark.parametrize(
+    ("brief", "why"), [(False, "no such image"), (True, "its image cannot be pulled")]
+)
+async def test_while_it_cannot_start_each_request_hears_why_and_counts(brief, why):
+    async with stage(replace(CONFIG, brief_errors=brief)) as s:
         for failure, seconds in (
             (FAILURE, 30), (replace(FAILURE, attempt_at=time.time() + 3600), 60),
         ):  # fmt: skip
@@ -81,7 +87,8 @@ async def test_while_it_cannot_start_each_request_hears_why_and_counts():
             for body in (BODY, STREAM):
                 status, headers, text = await s.ask(body)
                 assert (status, error_of(text)["code"]) == (503, "activation_failed")
-                assert "ImagePullFailed: no such image" in text
+                assert f"ImagePullFailed: {why}" in text
+                assert ("no such image" in text) is not brief
                 assert headers["Retry-After"] == str(seconds)
         assert s.demand.demand(KEY) == 1
 
