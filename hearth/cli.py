@@ -25,7 +25,7 @@ Serve self-hosted LLMs from accelerators that sleep while nobody asks.
 
 
 class UserError(Exception):
-    """What the user gave cannot be used; the message is one line that says what to do."""
+    """What the user gave cannot be used; the message says what to do, in one line a mistake."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,7 +53,8 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
     try:
         sys.exit(_COMMANDS[options.command](options))
     except UserError as error:
-        print(f"hearth {options.command}: {error}", file=sys.stderr)
+        for line in str(error).splitlines():
+            print(f"hearth {options.command}: {line}", file=sys.stderr)
         sys.exit(1)
     except settings.BadSettings as error:
         print(f"hearth {options.command}: {error}", file=sys.stderr)

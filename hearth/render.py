@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import yaml
 
@@ -13,6 +14,15 @@ from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile import desired, selection
 from hearth.reconcile.refusal import Refused
 from hearth.reconcile.site import Site
+
+_SERVICE, _RUNTIME = "LLMService", "InferenceRuntime"
+
+
+class Read(NamedTuple):
+    """A manifest, and the file it was read from."""
+
+    file: str
+    manifest: Manifest
 
 
 class CannotRender(Exception):
@@ -39,7 +49,7 @@ def text(
     problems += [str(problem) for problem in manifests.duplicates(parsed)]
     if problems:
         raise CannotRender("\n".join(problems))
-    read = [manifest for one in parsed for manifest in one.manifests]
+    read = [Read(one.file, manifest) for one in parsed for manifest in one.manifests]
     return yaml.safe_dump_all(_objects(read, site), sort_keys=False, allow_unicode=True, width=100)
 
 
@@ -76,22 +86,26 @@ def _read(path: Path, piped: Callable[[], bytes]) -> tuple[str, str]:
         raise CannotRender(f"{file}: cannot be read: {error.strerror}") from error
 
 
-def _objects(read: list[Manifest], site: Site) -> Iterator[Manifest]:
-    runtimes = [InferenceRuntime.model_validate(m) for m in read if m["kind"] == "InferenceRuntime"]
-    services = [LLMService.model_validate(m) for m in read if m["kind"] == "LLMService"]
+def _objects(read: list[Read], site: Site) -> list[Manifest]:
+    runtimes = [InferenceRuntime.model_validate(m) for _, m in read if m["kind"] == _RUNTIME]
+    found = [Read(file, manifest) for file, manifest in read if manifest["kind"] == _SERVICE]
+    services = [LLMService.model_validate(manifest) for _, manifest in found]
     if not services:
         raise CannotRender("there is no LLMService in these files; add the file that holds one")
     first = {service.key: service for service in reversed(services)}
-    for service in services:
+    objects: list[Manifest] = []
+    problems = []
+    for (file, _), service in zip(found, services, strict=True):
         try:
             if first[service.key] is not service:
                 raise desired.name_taken(service, first[service.key])
             runtime = selection.pick(service, runtimes)
-            yield from desired.render(service, runtime, site=site).manifests
+            objects += desired.render(service, runtime, site=site).manifests
         except Refused as error:
-            raise CannotRender(
-                f"LLMService {service.key}: {error.refusal.reason}: {error}"
-            ) from error
+            problems.append(f"{file}: LLMService {service.key}: {error.refusal.reason}: {error}")
+    if problems:
+        raise CannotRender("\n".join(problems))
     for namespace in dict.fromkeys(service.key.namespace for service in services):
-        there = [m for m in read if m["kind"] == "LLMService" and key_of(m).namespace == namespace]
-        yield desired.render_shared(namespace, there, site=site)
+        there = [manifest for _, manifest in found if key_of(manifest).namespace == namespace]
+        objects.append(desired.render_shared(namespace, there, site=site))
+    return objects

@@ -93,6 +93,16 @@ def test_crd_prints_the_groups_that_are_on(run):
     assert groups == {"serving.noctaya.io"}
 
 
+def test_each_line_of_what_is_wrong_says_who_tells_it_and_where(run, tmp_path):
+    for name in "ab":
+        (tmp_path / f"{name}.yaml").write_text("kind: LLMServic\n")
+    status, output, errors = run("render", "-f", str(tmp_path))
+    assert (status, output) == (1, "")
+    for name in "ab":
+        assert any(line.startswith(f"hearth render: {tmp_path}/{name}.yaml") for line in errors)
+    assert all(line.startswith(f"hearth render: {tmp_path}/") for line in errors)
+
+
 @pytest.mark.parametrize(
     ("argv", "status", "words"),
     [

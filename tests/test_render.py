@@ -68,20 +68,27 @@ def test_every_problem_of_every_file_is_told(tmp_path):
     ("files", "words"),
     [
         ({"a": RUNTIME}, "there is no LLMService"),
-        ({"a": SERVICE}, "LLMService ai/chat: RuntimeResolution"),
+        ({"a": SERVICE}, "/a.yaml: LLMService ai/chat: RuntimeResolution"),
         (
             {"a": RUNTIME, "b": SERVICE.replace("{strategy: None}", "{strategy: BakedImage}")},
             "spec.cache.strategy",
         ),
         (
             {"a": RUNTIME.replace("[serve]", '["{{ .Nothing }}"]'), "b": SERVICE},
-            "LLMService ai/chat: Render",
+            "/b.yaml: LLMService ai/chat: Render",
         ),
     ],
 )
 def test_what_cannot_be_rendered_is_one_line(tmp_path, files, words):
     (line,) = problems(tmp_path, **files)
     assert words in line
+
+
+def test_every_service_that_is_refused_is_told(tmp_path):
+    other = SERVICE.replace("name: chat,", "name: talk,")
+    first, second = problems(tmp_path, a=SERVICE, b=other)
+    assert f"{tmp_path}/a.yaml: LLMService ai/chat: " in first
+    assert f"{tmp_path}/b.yaml: LLMService ai/talk: " in second
 
 
 def test_of_two_groups_with_one_name_the_second_is_refused(tmp_path):
