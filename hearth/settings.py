@@ -186,14 +186,32 @@ def read(model: type[S], flags: Mapping[str, list[str]], env: Mapping[str, str])
             origin, texts = variable, env[variable].splitlines()
         values[name] = _shape(origin, texts, many=is_many(field), pairs=is_map(field))
     try:
-        return model.model_validate(values)
+        settings = model.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        raise BadSettings(
-            f"--{name.replace('_', '-')} (or HEARTH_{name.upper()}):"
-            f" {wording.message(first, fields=())}"
-        ) from error
+        raise BadSettings(f"{_both(name)}: {wording.message(first, fields=())}") from error
+    _check_ports(settings)
+    return settings
+
+
+def _check_ports(settings: Settings) -> None:
+    """Raises BadSettings where two settings name one port; of the free ones each gets its own."""
+    seen: dict[int, str] = {}
+    for name in type(settings).model_fields:
+        number = getattr(settings, name) if name.endswith("_port") else 0
+        if number in seen:
+            raise BadSettings(
+                f"{_both(seen[number])} and {_both(name)} are both {number};"
+                " give each port a number of its own"
+            )
+        if number:
+            seen[number] = name
+
+
+def _both(name: str) -> str:
+    """How a setting is called: its flag and its variable."""
+    return f"--{name.replace('_', '-')} (or HEARTH_{name.upper()})"
 
 
 def metavar(field: FieldInfo) -> str:

@@ -61,6 +61,29 @@ def test_wrong_values_name_the_setting(flags, words):
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("model", "first", "second"),
+    [
+        (LocalSettings, "gateway", "admin"),
+        (LocalSettings, "gateway", "scaler"),
+        (ClusterSettings, "scaler", "scaler-tls"),
+    ],
+)
+def test_two_settings_that_name_one_port(model, first, second):
+    flags = {f"{name.replace('-', '_')}_port": ["7000"] for name in (first, second)}
+    with pytest.raises(BadSettings) as error:
+        settings.read(model, flags, {})
+    names = [f"--{n}-port (or HEARTH_{n.upper().replace('-', '_')}_PORT)" for n in (first, second)]
+    assert str(error.value) == (
+        f"{names[0]} and {names[1]} are both 7000; give each port a number of its own"
+    )
+
+
+def test_any_free_port_may_be_asked_for_more_than_once():
+    read = settings.read(LocalSettings, {"gateway_port": ["0"], "admin_port": ["0"]}, {})
+    assert read.gateway_port == read.admin_port == 0
+
+
 def test_every_setting_is_described():
     for field in LocalSettings.model_fields.values():
         assert field.description and settings.metavar(field)
