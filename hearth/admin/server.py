@@ -5,7 +5,7 @@ Nothing here wakes a service or changes anything.
 
 import contextlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Protocol
 
 import msgspec
@@ -19,6 +19,7 @@ from hearth.routes import RouteTable
 
 log = logging.getLogger(__name__)
 
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Check = Callable[[], str | None]
 """None, or why this part is not ready: a sentence for a person."""
 
@@ -123,7 +124,7 @@ class Admin:
         return f"<Admin {self._runner.addresses if self._runner else 'closed'}>"
 
     def _application(self) -> web.Application:
-        app = web.Application()
+        app = web.Application(middlewares=[_signposted])
         app.on_response_prepare.append(_secure)
         get = app.router.add_get
         get("/", self._index)
@@ -173,6 +174,17 @@ class Admin:
         with contextlib.suppress(ConnectionResetError):  # the page was closed
             await self._feed.follow(response.write)
         return response
+
+
+@web.middleware
+async def _signposted(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Whoever asks for what is not here is told what is."""
+    try:
+        return await handler(request)
+    except web.HTTPNotFound:
+        paths = (resource.canonical for resource in request.app.router.resources())
+        text = f"There is nothing here. This port has {', '.join(paths)}.\n"
+        return web.Response(status=404, text=text)
 
 
 async def _secure(request: web.Request, response: web.StreamResponse) -> None:

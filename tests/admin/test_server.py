@@ -1,6 +1,7 @@
 """The admin port over a real socket."""
 
 import json
+import re
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -125,6 +126,16 @@ async def test_every_answer_has_the_security_headers(http, method, path, status)
         assert "frame-ancestors 'none'" in response.headers["Content-Security-Policy"]
         assert response.headers["Cache-Control"] == "no-store"
         assert response.headers["Server"] == "hearth"
+
+
+async def test_what_is_not_here_names_what_is(http):
+    async with http.get("/queue") as response:
+        assert (response.status, response.content_type) == (404, "text/plain")
+        text = await response.text()
+    named = set(re.findall(r"/[a-z/]*", text))
+    assert named == {
+        "/", "/healthz", "/readyz", "/metrics", "/hearth/queue", "/noctaya/queue", "/hearth/events",
+    }  # fmt: skip
 
 
 async def test_events_tell_each_change_as_the_same_document(world, http):
