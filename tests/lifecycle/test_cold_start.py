@@ -124,7 +124,8 @@ async def test_a_burst_gets_its_replicas_and_a_replica_that_goes_finishes_what_i
 
 
 async def paused_stream(hearth):
-    said = {"text": " ".join(["word"] * 40), "token_interval": "50ms"}
+    # Longer than three engines may start apart.
+    said = {"text": " ".join(["word"] * 40), "token_interval": "100ms"}
     async with hearth.chat("burst", stub=said) as response:
         return await response.read()
 

@@ -75,7 +75,7 @@ async def test_ctrl_c_lets_a_stream_end_and_sends_the_held_away(hearth):
     )
     await hearth.start()
     client = openai.AsyncOpenAI(base_url=f"{hearth.gateway}/v1", api_key="x", max_retries=0)
-    said = {"text": " ".join(["word"] * 20), "token_interval": "25ms"}
+    said = {"text": " ".join(["word"] * 20), "token_interval": "100ms"}
     async with client, anyio.create_task_group() as tasks:
         stream = Begun(tasks, read(hearth.chat(stub=said)))
         await hearth.until(lambda row: row["inFlight"] == 1 and row["endpoints"])

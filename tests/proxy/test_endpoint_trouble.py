@@ -127,6 +127,7 @@ async def test_a_hung_endpoint_is_left_alone_for_a_while():
     async with backend.running(hang) as sick, backend.running() as well, stage() as s:
         s.put(pod(sick), response_timeout_s=0.05)
         assert (await s.ask())[0] == 504
+        await sick.until(lambda b: b.calls())
         # From here on nobody has to be that quick.
         s.put(pod(sick), pod(well), response_timeout_s=60)
         assert [(await s.ask())[0] for _ in range(7)] == [200] * 7

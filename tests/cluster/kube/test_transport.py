@@ -96,7 +96,7 @@ async def test_what_was_turned_away_at_the_door_is_always_repeated(cluster, serv
 @pytest.mark.parametrize("verb", [*REPEATABLE, *ONCE])
 async def test_where_nobody_listens_every_verb_is_repeated(connect, server, pauses, verb):
     _, _, call = VERBS[verb]
-    cluster = await connect(call_s=2.0)
+    cluster = await connect(call_s=2.4)  # a pause of 2.5 s is too long
     cluster._credentials.configuration.host = "http://127.0.0.1:1"
     with pytest.raises(Unavailable, match=r"Cannot connect|Connect call failed"):
         await call(cluster)
