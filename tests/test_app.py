@@ -47,7 +47,7 @@ async def serving(*texts, cluster=None, site=None, scaler_tls_port=None, **field
     cluster = cluster or LocalCluster()
     await apply(cluster, *texts)
     app = App(cluster, settings(**fields), scaler_tls_port=scaler_tls_port)
-    with anyio.fail_after(20):
+    with anyio.fail_after(30):
         async with (
             app.listen() as bound,
             aiohttp.ClientSession() as session,
@@ -152,7 +152,7 @@ class Broken(LocalCluster):
 async def test_field_case_77_a_watch_that_breaks_for_a_mistake_of_ours_ends_the_process():
     """Whoever runs it starts it anew: never up and blind."""
     app = App(Broken(), settings())
-    with anyio.fail_after(10), pytest.RaisesGroup(ValueError, flatten_subgroups=True):
+    with anyio.fail_after(30), pytest.RaisesGroup(ValueError, flatten_subgroups=True):
         await app.watch()
 
 

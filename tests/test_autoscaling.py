@@ -88,7 +88,7 @@ class World:
         )
 
     async def event(self, reason: str):
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while True:
                 events = await self.cluster.list(kinds.EVENT)
                 for event in events.items:
@@ -137,7 +137,7 @@ async def leading(*, keda: bool, watchdog_s: float | None = None) -> AsyncIterat
 
 async def seen(world: World, count: int) -> None:
     """Wait until the route has the Deployment at this scale."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while True:
             changed = world.routes.changed(KEY)
             route = world.routes.find(KEY)

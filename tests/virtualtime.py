@@ -30,7 +30,7 @@ class VirtualTime:
 
     async def sleeping(self, seconds: float) -> None:
         """Wait until somebody sleeps for exactly this long."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while not any(abs(asked - seconds) < 1e-6 for _, asked, _ in self._sleepers):
                 await self._changed.wait()
 

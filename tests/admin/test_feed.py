@@ -37,7 +37,7 @@ class World:
 async def followed(world, *, times=1):
     """Follow so many times at once; gives what receives the next event of any."""
     send, receive = anyio.create_memory_object_stream[bytes](100)
-    with anyio.fail_after(10), send, receive:
+    with anyio.fail_after(30), send, receive:
         async with anyio.create_task_group() as group:
             for _ in range(times):
                 group.start_soon(world.feed.follow, send.send)

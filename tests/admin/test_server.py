@@ -139,7 +139,7 @@ async def test_what_is_not_here_names_what_is(http):
 
 
 async def test_events_tell_each_change_as_the_same_document(world, http):
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with events(http) as next_event:
             [service] = await next_event()
             assert (service["phase"], service["pending"]) == ("ScaledToZero", 0)
@@ -164,7 +164,7 @@ async def test_looking_wakes_nothing(world, http):
 
 
 async def test_a_page_that_is_closed_is_followed_no_longer(world, http):
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with events(http) as next_event:
             await next_event()
         while world.admin.followers:
@@ -173,7 +173,7 @@ async def test_a_page_that_is_closed_is_followed_no_longer(world, http):
 
 
 async def test_followers_do_not_delay_the_end(world, http):
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with events(http) as next_event:
             await next_event()
             await world.admin.stop()

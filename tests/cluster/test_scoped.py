@@ -50,7 +50,7 @@ class Troubled:
                     return
 
     async def reach(self, *asked):
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while asked not in self.asked:
                 await self._asked.wait()
         self.asked.clear()
@@ -74,7 +74,7 @@ def only(cluster, *namespaces, **options):
 
 async def first(stream, count, *, bookmarks=False):
     found = []
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with aclosing(stream):
             async for change in stream:
                 if bookmarks or change.type != "BOOKMARK":
@@ -241,7 +241,7 @@ class TestWatch:
         cluster.asked.clear()
         await cluster.create(config("c1", namespace="ai"))
         seen = []
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             async with aclosing(one.watch(kinds.CONFIG_MAP, since=since)) as stream:
                 async for change in stream:
                     if change.type == "BOOKMARK":

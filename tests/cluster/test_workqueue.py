@@ -101,7 +101,7 @@ async def test_waiters_are_woken_one_key_each():
     async def worker():
         taken.append(await queue.wait())
 
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(worker)

@@ -44,7 +44,7 @@ class Count:
         self._add()
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while not reached():
                 await self.changed.wait()
 
@@ -77,7 +77,7 @@ class World:
 
     async def until_streams(self, count: int) -> None:
         """Wait for streams that the observer is not told of: of services not known yet."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while self.server.pushes.streams(KEY) != count:
                 await anyio.lowlevel.checkpoint()
 

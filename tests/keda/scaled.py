@@ -114,7 +114,7 @@ class World:
 
     async def sees(self, replicas: int, key: ServiceKey = KEY) -> None:
         """Wait until the route knows that there should be so many."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while True:
                 changed = self.routes.changed(key)
                 route = self.routes.find(key)

@@ -33,7 +33,7 @@ async def ask(stub, method, ref=None, *, metric="pending"):
 
 
 async def refused(stub, method, ref=None, **options) -> GRPCError:
-    with pytest.raises(GRPCError) as caught, anyio.fail_after(10):
+    with pytest.raises(GRPCError) as caught, anyio.fail_after(30):
         await ask(stub, method, ref, **options)
     return caught.value
 

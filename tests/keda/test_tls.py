@@ -131,7 +131,7 @@ def run_on(loop: str, test: Callable[[World], Awaitable[None]], pki: Pki) -> Non
         require("uvloop", found, "pip install hearth[uvloop]")
 
     async def main() -> None:
-        with anyio.fail_after(20):
+        with anyio.fail_after(30):
             async with serving(pki) as world:
                 await test(world)
 

@@ -66,7 +66,7 @@ class Wire:
         await self._socket.send(self.h2.data_to_send())
 
     async def until(self, reached) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while not reached():
                 await self.send()
                 self._take(await self._socket.receive())

@@ -37,7 +37,7 @@ class Bench(World):
         self.heard = anyio.Event()
 
     async def until_told(self, count: int) -> None:
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while len(self.told) < count:
                 await self.heard.wait()
 

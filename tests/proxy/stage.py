@@ -195,7 +195,7 @@ async def stage(config: GatewayConfig = CONFIG) -> AsyncIterator[Stage]:
     )
     async with anyio.create_task_group() as tasks:
         address = await tasks.start(gateway.serve)
-        timeout = aiohttp.ClientTimeout(total=20)
+        timeout = aiohttp.ClientTimeout(total=60)
         connector = aiohttp.TCPConnector(limit=0)
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,

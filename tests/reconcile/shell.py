@@ -92,7 +92,7 @@ class World:
 
     async def caught_up(self):
         """Every informer has heard of everything."""
-        with anyio.fail_after(5):
+        with anyio.fail_after(30):
             async with anyio.create_task_group() as tasks:
                 for informer in self.watching.informers:
                     tasks.start_soon(informer.run)

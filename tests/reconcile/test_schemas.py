@@ -43,7 +43,7 @@ def cluster():
 
 async def looked(schemas):
     """Let it look once."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             await tasks.start(schemas.run)
             tasks.cancel_scope.cancel()
@@ -97,7 +97,7 @@ async def test_once_they_are_upgraded_all_is_well(cluster, monkeypatch):
     cluster.drop("llmservices", GUARD)
     changed = anyio.Event()
     schemas = Schemas(cluster, api_groups=[HEARTH], changed=changed.set)
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         async with anyio.create_task_group() as tasks:
             await tasks.start(schemas.run)
             assert schemas.outdated(HEARTH)

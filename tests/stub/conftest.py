@@ -29,7 +29,7 @@ class Served:
 
     async def line(self):
         """The only line there is, once there is one."""
-        with anyio.fail_after(10):
+        with anyio.fail_after(30):
             while not self.lines:
                 await anyio.lowlevel.checkpoint()
         [line] = self.lines

@@ -45,7 +45,7 @@ def page(*names, version="9", more=""):
 async def told(stream):
     """What a watch tells, and the error it ends with, if any."""
     found = []
-    with anyio.fail_after(5):
+    with anyio.fail_after(30):
         async with aclosing(stream):
             try:
                 async for change in stream:

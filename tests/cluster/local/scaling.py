@@ -57,7 +57,7 @@ async def until(
     cluster: LocalCluster, kind: Kind, holds: Callable[[Manifest], bool], key: ServiceKey = KEY
 ) -> Manifest:
     """The object, as soon as `holds` of it."""
-    with anyio.fail_after(10):
+    with anyio.fail_after(30):
         while True:
             listing = await cluster.list(kind)
             for manifest in listing.items:
