@@ -259,7 +259,7 @@ async def test_who_waits_for_100_is_told_to_go_on_or_what_is_wrong():
         assert server.calls()[0].header("Expect") is None
         async with handed_over(s) as client:
             await client.stream.send(head.replace(HOST.encode(), b"nowhere"))
-            assert (await client.rest()).startswith(b"HTTP/1.1 404")
+            assert (await client.until(b"}}")).startswith(b"HTTP/1.1 404")
         assert len(server.calls()) == 1
 
 
