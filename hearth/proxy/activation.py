@@ -257,7 +257,7 @@ def shutting_down(*, returns: bool = True) -> Problem:
     if returns:
         message = "The gateway is restarting; send the request again in a moment."
     else:
-        message = "The gateway is stopping; send the request again once it was started again."
+        message = "The gateway is stopping; send the request again once it is up again."
     return Problem(Code.SHUTTING_DOWN, message)
 
 
