@@ -139,6 +139,8 @@ def _container(parts: Parts, devices: vendors.Devices, times: health.Health) -> 
         ],
         **times.probes,
         **({"lifecycle": times.lifecycle} if times.lifecycle else {}),
+        # Engines write to no file of the kubelet's: the end of their log says why they died.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 

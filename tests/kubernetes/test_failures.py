@@ -60,11 +60,15 @@ async def test_an_engine_that_always_crashes(hearth, world, namespace):
         stub("frail", "--crash-at-start=7"), service("frail", namespace, runtime="frail", **SHORT)
     )
     await hearth.settled(key)
-    status, error, _ = await hearth.error(key)
+    status, error, headers = await hearth.error(key)
     assert (status, error["code"]) == (503, "activation_failed")
     assert "CrashLoopBackOff" in error["message"] and "exit code 7" in error["message"]
+    assert f"kubectl -n {namespace} describe llmservice frail" in error["message"]
+    assert "as told" not in error["message"]  # the engine's log is for who may read the status
+    assert 1 <= int(headers["Retry-After"]) <= 10  # the kubelet's first pause
     found = await _degraded(world, key, "CrashLoopBackOff")
-    assert "exit code 7" in worlds.condition(found, "Degraded")["message"]
+    said = worlds.condition(found, "Degraded")["message"]
+    assert "exit code 7" in said and "crashing as told" in said
     await hearth.asleep(key)  # when nobody asks any more
 
 

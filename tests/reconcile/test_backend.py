@@ -101,6 +101,10 @@ def test_what_a_container_is_spared():
     assert "args" not in pod(by=runtime({"container": {"args": []}}))["containers"][0]
 
 
+def test_a_crash_leaves_the_end_of_the_log():
+    assert pod()["containers"][0]["terminationMessagePolicy"] == "FallbackToLogsOnError"
+
+
 def test_draining():
     got = pod(by=runtime({"lifecycle": {"preStopDrain": True}}))
     assert got["terminationGracePeriodSeconds"] == 130
