@@ -20,6 +20,7 @@ from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
 from hearth.keda.server import ScalerServer
 from hearth.routes import Route, RouteTable
+from tests.proxy.backend import refusing
 
 KEY = ServiceKey("ai", "chat")
 
@@ -99,11 +100,9 @@ async def test_a_refusal_says_which_call_and_why():
 
 
 async def test_nobody_there():
-    async with scaler() as (_, _, port):
-        pass
-    async with dialled(port) as source:
+    async with refusing() as nobody, dialled(nobody.port) as source:
         for call in (source.active, source.specs):
-            with pytest.raises(SourceError, match=rf"127\.0\.0\.1:{port}: "):
+            with pytest.raises(SourceError, match=rf"127\.0\.0\.1:{nobody.port}: "):
                 await call()
         with pytest.raises(SourceError, match="StreamIsActive"):
             await source.listen(anyio.lowlevel.checkpoint)
