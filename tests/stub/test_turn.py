@@ -5,6 +5,7 @@ import re
 
 import aiohttp
 import anyio
+import anyio.lowlevel
 import pytest
 
 FIVE = {"tokens": 5, "text": "a b c d e"}
@@ -120,9 +121,20 @@ async def test_slow_bytes_are_the_same_bytes(serving, body, fault):
 
 @pytest.mark.parametrize("fault", ["hang", "hang:0", "hang:2"])
 async def test_a_hang_lasts_until_the_client_goes(serving, fault):
+    begun = anyio.Event()
+
+    async def read():
+        headers = {"x-stub-fault": fault}
+        async with served.http.post(PATH, json=STREAM, headers=headers) as response:
+            begun.set()
+            await response.read()
+
     async with serving(play=FIVE) as served:
-        with anyio.move_on_after(0.05):
-            await read_all(served, STREAM, fault)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(read)
+            while not (begun.is_set() or (fault == "hang" and served.engine.active)):
+                await anyio.lowlevel.checkpoint()
+            tasks.cancel_scope.cancel()
         line = await served.line()
     assert line["end"] == "client gone"
     assert line["status"] == (None if fault == "hang" else 200)
