@@ -10,7 +10,7 @@ import pytest
 
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, delta
-from tests.proxy.stage import BODY, CONFIG, KEY, STREAM, pod, sip, stage
+from tests.proxy.stage import BODY, CONFIG, KEY, STREAM, outwait, pod, sip, stage
 
 EVENTS = (
     b": ping\r\n\r\n"
@@ -188,8 +188,10 @@ async def test_silence_between_the_head_and_the_first_byte_of_the_body(body):
         await conn.until_closed()
 
     async with backend.running(head_only) as server, stage() as s:
-        s.put(pod(server), response_timeout_s=0.05)
+        s.put(pod(server), response_timeout_s=60 if body is STREAM else 0.05)
         async with s.post(body) as response:
+            if body is STREAM:
+                await outwait(s, server)
             assert response.status == (200 if body is STREAM else 504)
             assert b'"code":"upstream_timeout"' in await response.read()
         assert s.record.outcomes == ["upstream_timeout"]
