@@ -78,8 +78,9 @@ def _nowhere(data: bytes) -> None:
 class Link(asyncio.Protocol):
     """Carries one request at a time."""
 
-    __slots__ = ("_body", "_buffer", "_clock", "_home", "_paused", "_receiver", "_relay",
-                 "_transport", "_write", "address", "heard_at", "host", "idle_since")  # fmt: skip
+    __slots__ = ("_body", "_buffer", "_clock", "_home", "_interim", "_paused", "_receiver",
+                 "_relay", "_transport", "_write", "address", "heard_at", "host",
+                 "idle_since")  # fmt: skip
 
     def __init__(self, home: Home, address: tuple[str, int]) -> None:
         self._home = home
@@ -90,6 +91,8 @@ class Link(asyncio.Protocol):
         self._write: Callable[[bytes], None] = _nowhere
         self._clock: Clock = _NO_CLOCK
         self._buffer = b""
+        self._interim = False
+        """Whether an interim answer came to the request that it carries."""
         self._paused = False
         self.heard_at = 0.0
         """When a chunk last went by, on the clock of `splice`."""
@@ -211,7 +214,7 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         receiver = self._receiver
-        heard = self._relay is not None or bool(self._buffer)
+        heard = self._relay is not None or self._interim or bool(self._buffer)
         self._forget()
         self._transport = None
         self._buffer = b""
@@ -245,7 +248,8 @@ class Link(asyncio.Protocol):
             if head.status == 101:
                 self._refuse(receiver)
                 return
-            # Another interim answer: it stays with us.
+            # Another interim answer: it stays with us, but somebody has read the request.
+            self._interim = True
         self._buffer = b""
         self._relay = receiver.received
         receiver.answered(head)
@@ -260,6 +264,7 @@ class Link(asyncio.Protocol):
     def _forget(self) -> None:
         """Whose request it carried."""
         self._receiver = self._relay = self._body = None
+        self._interim = False
         self._write = _nowhere
 
     def _refuse(self, receiver: Receiver) -> None:

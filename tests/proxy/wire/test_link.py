@@ -104,6 +104,8 @@ def test_more_than_the_answer_that_ended_with_its_head():
         (b"", True, ("lost", True, False)),
         (b"HTT", False, ("lost", False, True)),
         (HEAD + b"he", True, ("lost", True, True)),
+        (b"HTTP/1.1 102 Processing\r\n\r\n", True, ("lost", True, True)),
+        (b"HTTP/1.1 102 Processing\r\n\r\nHTT", False, ("lost", False, True)),
     ],
 )
 def test_the_end_says_what_was_heard(before, clean, told):
@@ -114,6 +116,15 @@ def test_the_end_says_what_was_heard(before, clean, told):
     made.connection_lost(None if clean else OSError())
     assert receiver.heard[-1] == told
     assert made.closing
+
+
+def test_an_interim_answer_is_of_its_own_request_alone():
+    made, _, _ = link()
+    Receiver(made, "finish")
+    made.data_received(b"HTTP/1.1 102 Processing\r\n\r\n" + b"HTTP/1.1 204 No Content\r\n\r\n")
+    second = Receiver(made)
+    made.connection_lost(None)
+    assert second.heard == [("lost", True, False)]
 
 
 def test_a_defect_of_ours_ends_the_request_not_the_process(caplog):

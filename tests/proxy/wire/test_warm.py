@@ -132,6 +132,25 @@ async def test_a_kept_connection_that_died_is_replaced():
         assert s.record.outcomes == ["ok", "ok"]
 
 
+@pytest.mark.parametrize("interim", [b"100 Continue", b"102 Processing"])
+@pytest.mark.parametrize("way", ["short", "long", "application"])
+async def test_what_a_backend_has_begun_to_answer_is_not_sent_again(way, interim):
+    async def begins(conn: Conn) -> None:
+        if len(server.calls()) > 1:
+            await conn.send(b"HTTP/1.1 %b\r\n\r\n" % interim)
+            conn.close()
+        await conn.json(completion())
+
+    async with backend.running(begins) as server, stage() as s:
+        s.put(pod(server))
+        assert (await s.ask())[0] == 200
+        first = f"GET /none HTTP/1.1\r\nHost: {HOST}\r\n\r\n" if way == "application" else ""
+        last = request(short=way == "short", more=b"Connection: close\r\n")
+        answer = await exchange(s, first.encode() + last)
+        assert b"HTTP/1.1 502 " in answer
+        assert [c.connection for c in server.calls()] == [1, 1]
+
+
 async def test_a_client_that_leaves_takes_its_request_along():
     gone = anyio.Event()
 
