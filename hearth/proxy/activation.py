@@ -252,7 +252,7 @@ class Activation:
         self._on_change(key)
 
 
-def shutting_down(*, returns: bool = True) -> Problem:
+def shutting_down(*, returns: bool) -> Problem:
     """What a request hears while the gateway drains.  `returns`: see GatewayConfig."""
     if returns:
         message = "The gateway is restarting; send the request again in a moment."

@@ -108,7 +108,9 @@ async def test_a_second_ctrl_c_cuts_what_still_streams(hearth):
         await hearth.line("Stopping")
         hearth.process.send_signal(signal.SIGINT)
         raw = await response.read()
-    assert harness.events(raw)[-1]["error"]["code"] == "shutting_down" and DONE not in raw
+    error = harness.events(raw)[-1]["error"]
+    assert error["code"] == "shutting_down" and DONE not in raw
+    assert error["message"].startswith("The gateway is stopping; ")
     async with asyncio.timeout(harness.LIMIT_S):
         assert await hearth.process.wait() == 0
 

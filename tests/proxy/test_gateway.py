@@ -109,6 +109,7 @@ async def test_who_is_sent_away_hears_whether_the_gateway_returns(returns, words
                 assert words in (await held.rest()).decode()
                 async with s.get("/v1/models", host="llm.test") as response:
                     assert words in await response.text()
+                assert words in (await s.ask())[2]
                 go.set()
                 await stream.until(b"[DONE]")
 

@@ -138,7 +138,7 @@ class Turn(Errand):
     @guarded
     def cut(self) -> None:
         """The gateway stops."""
-        raise shutting_down()
+        raise shutting_down(returns=self.parts.config.returns)
 
     def pause(self) -> None:
         """The client takes no more for now: neither does the backend's connection give."""

@@ -55,7 +55,7 @@ class Visit(Farewell):
         asked = paths.read(head.method, head.path)
         self._scope = scope = parts.door.scope(head.host)
         if parts.stopping:
-            raise shutting_down()
+            raise shutting_down(returns=parts.config.returns)
         if not parts.routes.complete:
             raise faults.starting()
         passive = not isinstance(asked, paths.Inference)
@@ -149,7 +149,7 @@ class Visit(Farewell):
     def _go(self, target: openai.Target, spans: tuple[openai.Span, ...] | None = None) -> None:
         assert self._key is not None
         if self._parts.stopping:
-            raise shutting_down()
+            raise shutting_down(returns=self._parts.config.returns)
         turn = self._make_turn(target, self._parts.door.route(self._key), spans)
         # What was sent on is kept there; a held request need not keep it twice.
         self._head.fields = []
@@ -232,7 +232,7 @@ class Visit(Farewell):
         if self._turn is not None:
             self._turn.cut()
         else:
-            self.fail(shutting_down())
+            self.fail(shutting_down(returns=self._parts.config.returns))
 
     def pause(self) -> None:
         """The client takes no more for now."""
