@@ -8,6 +8,31 @@ from hearth.proxy.answers import Code, Problem
 
 Buffer = bytes | bytearray
 
+MIN_RATE = 1024.0
+"""Bytes a second: bodies that are slower for long hold memory for nothing."""
+
+
+class Pace:
+    """How long the sender of one body may take.  No I/O."""
+
+    __slots__ = ("_due", "_had_bytes", "_idle_s")
+
+    def __init__(self, *, idle_s: float, now: float) -> None:
+        self._idle_s = idle_s
+        self._due = now + idle_s
+        self._had_bytes = 0
+
+    def due(self, now: float, *, have_bytes: int) -> float:
+        """When it must be given up if no more than `have_bytes` comes.
+
+        What comes renews the limit, but by no more time than it may take at MIN_RATE: neither a
+        trickle nor a fast beginning earns a long wait.
+        """
+        more = max(0, have_bytes - self._had_bytes)
+        self._had_bytes += more
+        self._due = min(now + self._idle_s, self._due + more / MIN_RATE)
+        return self._due
+
 
 class Budget:
     """Bytes of all bodies held at once."""
@@ -22,12 +47,16 @@ class Budget:
 
     def take(self, size_bytes: int) -> None:
         """Raises Problem (overloaded), taking nothing."""
+        self.check(size_bytes)
+        self.used_bytes += size_bytes
+
+    def check(self, size_bytes: int) -> None:
+        """Raises Problem (overloaded) where `take` would."""
         if not self.fits(size_bytes):
             raise Problem(
                 Code.OVERLOADED,
                 "The gateway holds as many requests as it has memory for; try again shortly.",
             )
-        self.used_bytes += size_bytes
 
     def give(self, size_bytes: int) -> None:
         """Give back what was taken."""
@@ -35,7 +64,8 @@ class Budget:
 
 
 class Held:
-    """One body, and its share of the budget until `drop`."""
+    """One body, and its share of the budget until `drop`: of what came, never of what was only
+    announced, or a few idle connections would take it all."""
 
     def __init__(self, budget: Budget) -> None:
         self.data: Buffer = b""
@@ -48,6 +78,10 @@ class Held:
         if more > 0:
             self._budget.take(more)
             self._taken_bytes = size_bytes
+
+    def expect(self, size_bytes: int) -> None:
+        """A body of `size_bytes` is announced.  Raises Problem (overloaded): there is no room."""
+        self._budget.check(size_bytes)
 
     def drop(self) -> None:
         """The body is needed no more.  Idempotent."""
@@ -70,31 +104,29 @@ async def read(request: web.BaseRequest, held: Held, *, limit_bytes: int, idle_s
     if length is not None:
         if length > limit_bytes:
             raise faults.too_large(limit_bytes)
-        held.grow(length)
+        held.expect(length)
     expects = request.version >= (1, 1) and request.headers.get("Expect", "").strip().lower()
     if expects == "100-continue" and request.transport:
         request.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     content = request.content
     data: Buffer = b""
+    pace = Pace(idle_s=idle_s, now=anyio.current_time())
     with anyio.CancelScope() as scope:
         while not content.at_eof():
-            scope.deadline = anyio.current_time() + idle_s
+            scope.deadline = pace.due(anyio.current_time(), have_bytes=len(data))
             try:
                 chunk = await content.readany()
             except web.RequestPayloadError as error:
                 raise faults.misframed() from error
-            if not data:
-                data = chunk
-                continue
             if len(data) + len(chunk) > limit_bytes:
                 raise faults.too_large(limit_bytes)
             held.grow(len(data) + len(chunk))
+            if not data:
+                data = chunk
+                continue
             if isinstance(data, bytes):
                 data = bytearray(data)
             data += chunk
     if scope.cancelled_caught:
         raise faults.stalled(idle_s)
-    if len(data) > limit_bytes:
-        raise faults.too_large(limit_bytes)
-    held.grow(len(data))
     held.data = data

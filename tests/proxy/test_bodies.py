@@ -1,5 +1,6 @@
 """The budget over all bodies."""
 
+import contextlib
 import json
 from dataclasses import replace
 
@@ -7,7 +8,7 @@ import anyio
 import pytest
 
 from hearth.proxy.answers import Code, Problem
-from hearth.proxy.bodies import Budget, Held
+from hearth.proxy.bodies import MIN_RATE, Budget, Held, Pace
 from tests.proxy import backend
 from tests.proxy.stage import (
     CHAT,
@@ -49,6 +50,36 @@ def test_what_does_not_fit_takes_nothing():
     first.drop()
     second.drop()
     assert budget.used_bytes == 0
+
+
+def test_what_is_announced_takes_nothing():
+    budget = Budget(100)
+    held = Held(budget)
+    held.expect(100)
+    assert budget.used_bytes == 0
+    with pytest.raises(Problem) as caught:
+        held.expect(101)
+    assert caught.value.code is Code.OVERLOADED
+
+
+@pytest.mark.parametrize(
+    ("came", "due"),
+    [
+        ([], 160),
+        ([(150, 1)], 160 + 1 / MIN_RATE),
+        ([(150, int(40 * MIN_RATE))], 200),
+        # No more time than the limit of a pause, however much came.
+        ([(150, int(400 * MIN_RATE))], 210),
+        ([(101, int(400 * MIN_RATE)), (150, int(400 * MIN_RATE) + 1)], 161 + 1 / MIN_RATE),
+        ([(150, int(40 * MIN_RATE)), (160, int(40 * MIN_RATE))], 200),
+    ],
+)
+def test_who_sends_a_body_has_so_long(came, due):
+    pace = Pace(idle_s=60, now=100)
+    last = pace.due(100, have_bytes=0)
+    for now, have in came:
+        last = pace.due(now, have_bytes=have)
+    assert last == pytest.approx(due)
 
 
 # As clients see it
@@ -136,6 +167,25 @@ async def test_no_room_for_another_held_body():
             assert "Retry-After" in headers
             s.put(pod(server))
         assert s.gateway.held_bytes == 0
+
+
+@pytest.mark.parametrize(
+    "before", [b"", b"OPTIONS /v1/models HTTP/1.1\r\nHost: chat.ai.svc\r\n\r\n"]
+)
+async def test_bodies_that_were_only_announced_keep_nobody_out(before):
+    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: chat.ai.svc\r\nExpect: 100-continue\r\n"
+    async with (
+        backend.running() as server,
+        stage(SMALL) as s,
+        contextlib.AsyncExitStack() as idle,
+    ):
+        s.put(pod(server))
+        for _ in range(5):
+            stream = await idle.enter_async_context(await anyio.connect_tcp(*s.address))
+            await stream.send(before + head + b"Content-Length: %d\r\n\r\n" % LIMIT)
+            await Raw(stream).until(b"100 Continue\r\n\r\n")
+        assert s.gateway.held_bytes == 0
+        assert (await s.ask(of_size(LIMIT)))[0] == 200
 
 
 async def test_a_compressed_body_is_refused():

@@ -203,6 +203,7 @@ class Front(Shortcut):
                 head,
                 parts.budget,
                 limit_bytes=parts.config.body_limit_bytes,
+                idle_s=parts.config.upload_idle_s,
                 now=parts.sweep.time(),
             )
         except Problem as problem:

@@ -1,23 +1,26 @@
 """How much of a request's body is here, and whether more may come.  No I/O."""
 
 from hearth.proxy import faults
-from hearth.proxy.bodies import Budget, Held
+from hearth.proxy.bodies import Budget, Held, Pace
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.framing import Chunked, Misframed
 
 Buffer = bytes | bytearray
 
-MIN_RATE = 1024.0
-"""Bytes a second, on the whole: slower bodies hold memory for nothing."""
-
 
 class Intake:
     """One body, under the budget over all bodies in memory."""
 
-    __slots__ = ("_began_at", "_chunks", "_data", "_limit_bytes", "done", "held", "size", "sized")
+    __slots__ = ("_chunks", "_data", "_limit_bytes", "_pace", "done", "held", "size", "sized")
 
     def __init__(
-        self, head: heads.RequestHead, budget: Budget, *, limit_bytes: int, now: float
+        self,
+        head: heads.RequestHead,
+        budget: Budget,
+        *,
+        limit_bytes: int,
+        idle_s: float,
+        now: float,
     ) -> None:
         """Raises Problem: 413 above the limit, 503 without room."""
         self.held = Held(budget)
@@ -26,22 +29,19 @@ class Intake:
         """Of a sized body."""
         if self.size > limit_bytes:
             raise faults.too_large(limit_bytes)
-        self.held.grow(self.size)
+        self.held.expect(self.size)
         self.done = self.sized and self.size == 0
         self._limit_bytes = limit_bytes
-        self._began_at = now
+        self._pace = Pace(idle_s=idle_s, now=now)
         self._data = bytearray()
         self._chunks = None if self.sized else Chunked(decode=True)
-
-    def missing(self, buffered: int) -> int:
-        """Of a sized body, beside what is buffered."""
-        return self.size - buffered
 
     def take(self, data: bytes) -> bytes:
         """Consume from `data`; what is left of it follows the body, or is to be offered again
         with more.  Raises Problem."""
         if self._chunks is None:
             if len(data) < self.size:
+                self.held.grow(len(data))
                 return data
             self.fill(data if len(data) == self.size else data[: self.size])
             return data[self.size :] if len(data) > self.size else b""
@@ -60,11 +60,11 @@ class Intake:
         return b""
 
     def fill(self, data: Buffer) -> None:
-        """The body is whole."""
+        """The body is whole.  Raises Problem (overloaded)."""
+        self.held.grow(len(data))
         self.held.data = data
         self.done = True
 
-    def due(self, now: float, *, idle_s: float, have: int = 0) -> float:
+    def due(self, now: float, *, have: int = 0) -> float:
         """When the client must be given up if nothing more comes."""
-        have = max(have, len(self._data))
-        return min(now + idle_s, self._began_at + idle_s + have / MIN_RATE)
+        return self._pace.due(now, have_bytes=max(have, len(self._data)))

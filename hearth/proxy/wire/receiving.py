@@ -51,10 +51,23 @@ class Receiving(Lingering):
             return True
         have = len(self.buffer)
         if intake.sized and intake.size - have > BIG_BYTES and self.transport is not None:
-            begun, self.buffer = self.buffer, b""
-            self.transport.set_protocol(Upload(self, begun=begun, size_bytes=intake.size))
+            upload = Upload(self, begun=self.buffer, size_bytes=intake.size)
+            if not self.makes_room(upload.room_bytes):
+                return False
+            self.buffer = b""
+            self.transport.set_protocol(upload)
         self.progressed(have)
         return False
+
+    def makes_room(self, size_bytes: int) -> bool:
+        """Whether a big body may take so much; else its request is refused."""
+        if self.intake is not None:
+            try:
+                self.intake.held.grow(size_bytes)
+            except Problem as problem:
+                self.refuse(problem)
+                return False
+        return True
 
     def uploaded(self, data: bytearray) -> None:
         """A big body is whole."""
@@ -66,8 +79,7 @@ class Receiving(Lingering):
     def progressed(self, size_bytes: int) -> None:
         """So much of it is here: the client may go on for a while."""
         if self.intake is not None:
-            idle_s = self.parts.config.upload_idle_s
-            self.due = self.intake.due(self.parts.sweep.time(), idle_s=idle_s, have=size_bytes)
+            self.due = self.intake.due(self.parts.sweep.time(), have=size_bytes)
 
     def let_go(self) -> asyncio.Transport | None:
         self.drop()
@@ -87,3 +99,6 @@ class Receiving(Lingering):
         intake, self.intake = self.intake, None
         if intake is not None:
             intake.held.drop()
+            if self.transport is not None:
+                # A big body had it.
+                self.transport.set_protocol(self)

@@ -30,8 +30,8 @@ class Shortcut(Receiving):
         self.visit: Visit | Warm | None = None
         self.plan: Plan | None = None
         self.awaits = 0
-        """Size of the body that is being waited for, as the budget knows it: the request in the
-        buffer may yet take the short way."""
+        """Bytes in the buffer, as the budget knows them, while the rest of a small body is waited
+        for: the request may yet take the short way."""
         self.choked = False
         """Whether the client takes no more for now."""
         self.trickles = False
@@ -67,8 +67,8 @@ class Shortcut(Receiving):
             return True
         if not taken or not self.parts.budget.fits(taken):
             return False
-        self.parts.budget.take(taken)
-        self.awaits = taken
+        self.parts.budget.take(len(data))
+        self.awaits = len(data)
         if not awaited:
             self.due = self.parts.sweep.time() + _SOON_S
         return True

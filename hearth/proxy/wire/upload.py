@@ -1,14 +1,21 @@
-"""A big body straight from the socket into one buffer of its size."""
+"""A big body straight from the socket into one buffer, which grows as it is filled."""
 
 import asyncio
 from typing import Protocol
 
 BIG_BYTES = 256 * 1024
 """Smaller bodies are taken as they come."""
+FIRST_BYTES = 64 * 1024
+"""Room at the beginning; doubled when it is full, so that memory follows what came, and never
+what was only announced."""
 
 
 class Uploading(Protocol):
     """The connection that the body comes on; it is the transport's protocol again at the end."""
+
+    def makes_room(self, size_bytes: int) -> bool:
+        """Whether the body may take so much memory; if not, it is answered already."""
+        ...
 
     def uploaded(self, data: bytearray) -> None:
         """The body is whole."""
@@ -26,25 +33,38 @@ class Uploading(Protocol):
 class Upload(asyncio.BufferedProtocol):
     """Takes a connection over until the body is whole: no bytes objects, no joining."""
 
-    __slots__ = ("_data", "_front", "_have", "_view")
+    __slots__ = ("_data", "_front", "_have", "_size", "_view", "room_bytes")
 
     def __init__(self, front: Uploading, *, begun: bytes, size_bytes: int) -> None:
         self._front = front
-        self._data = bytearray(size_bytes)
+        self._size = size_bytes
+        self.room_bytes = min(size_bytes, max(FIRST_BYTES, 2 * len(begun)))
+        """What it takes of memory."""
+        self._data = bytearray(self.room_bytes)
         self._data[: len(begun)] = begun
         self._have = len(begun)
         self._view = memoryview(self._data)
 
     def get_buffer(self, sizehint: int) -> memoryview:
+        if len(self._data) < self.room_bytes:
+            # Here, and not as soon as it is full: the loop has let go of the view by now.
+            self._view.release()
+            self._data += bytes(self.room_bytes - len(self._data))
+            self._view = memoryview(self._data)
         return self._view[self._have :]
 
     def buffer_updated(self, nbytes: int) -> None:
         self._have += nbytes
-        if self._have < len(self._data):
-            self._front.progressed(self._have)
+        if self._have == self._size:
+            self._view.release()
+            self._front.uploaded(self._data)
             return
-        self._view.release()
-        self._front.uploaded(self._data)
+        if self._have == self.room_bytes:
+            room_bytes = min(self._size, 2 * self.room_bytes)
+            if not self._front.makes_room(room_bytes):
+                return
+            self.room_bytes = room_bytes
+        self._front.progressed(self._have)
 
     def eof_received(self) -> None:
         return None

@@ -3,14 +3,15 @@
 import pytest
 
 from hearth.proxy.answers import Code, Problem
-from hearth.proxy.bodies import Budget
+from hearth.proxy.bodies import MIN_RATE, Budget
 from hearth.proxy.wire import heads
-from hearth.proxy.wire.intake import MIN_RATE, Intake
+from hearth.proxy.wire.intake import Intake
 
 
 def intake(*lines: bytes, budget: Budget | None = None, limit_bytes: int = 100) -> Intake:
     head = b"\r\n".join((b"POST /v1/x HTTP/1.1", b"Host: x", *lines, b"", b""))
-    return Intake(heads.request(head), budget or Budget(1000), limit_bytes=limit_bytes, now=100.0)
+    budget = budget or Budget(1000)
+    return Intake(heads.request(head), budget, limit_bytes=limit_bytes, idle_s=60, now=100.0)
 
 
 def test_a_body_of_known_length():
@@ -66,9 +67,25 @@ def test_what_is_wrong_with_chunks(wire, code):
     assert budget.used_bytes == 0
 
 
+def test_a_body_counts_as_far_as_it_came():
+    budget = Budget(50)
+    one, two = (
+        intake(b"Content-Length: 50", budget=budget),
+        intake(b"Content-Length: 50", budget=budget),
+    )
+    assert budget.used_bytes == 0
+    assert one.take(b"x" * 20) == b"x" * 20
+    assert budget.used_bytes == 20
+    with pytest.raises(Problem) as caught:
+        two.take(b"x" * 31)
+    assert caught.value.code is Code.OVERLOADED
+    assert one.take(b"x" * 50) == b""
+    assert budget.used_bytes == 50
+
+
 def test_slow_bodies_are_given_up():
     body = intake(b"Content-Length: 5")
-    assert body.due(100.0, idle_s=60) == 160
-    # Bytes renew the limit, but only as far as the rate on the whole allows.
-    assert body.due(150.0, idle_s=60, have=1) == pytest.approx(160 + 1 / MIN_RATE)
-    assert body.due(150.0, idle_s=60, have=int(200 * MIN_RATE)) == 210
+    assert body.due(100.0) == 160
+    body = intake(b"Transfer-Encoding: chunked")
+    body.take(b"a\r\n" + b"x" * 10 + b"\r\n")
+    assert body.due(150.0) == pytest.approx(160 + 10 / MIN_RATE)

@@ -11,7 +11,7 @@ from hearth.proxy.wire import heads
 from hearth.proxy.wire.intake import Intake
 from hearth.proxy.wire.receiving import Receiving
 from hearth.proxy.wire.sweep import Sweep
-from hearth.proxy.wire.upload import Upload
+from hearth.proxy.wire.upload import FIRST_BYTES, Upload
 from tests.proxy.wire.transports import Transport
 
 
@@ -20,8 +20,9 @@ class Taking(Receiving):
         super().__init__(parts)
         self.heard: list[object] = []
         head = b"\r\n".join((b"POST /v1/x HTTP/1.1", b"Host: x", *lines, b"", b""))
+        now = parts.sweep.time()
         self.intake = Intake(
-            heads.request(head), parts.budget, limit_bytes=10**6, now=parts.sweep.time()
+            heads.request(head), parts.budget, limit_bytes=10**6, idle_s=60, now=now
         )
 
     def whole(self, held) -> None:
@@ -68,15 +69,38 @@ async def test_a_big_body_goes_straight_into_its_buffer():
     upload = transport.protocol
     assert isinstance(upload, Upload)
     assert t.buffer == b""
-    upload.get_buffer(-1)[:] = b"y" * 899_900
-    upload.buffer_updated(899_900)
+    assert t.parts.budget.used_bytes == FIRST_BYTES
+    left = 899_900
+    while left:
+        view = upload.get_buffer(-1)
+        size = min(left, len(view))
+        view[:size] = b"y" * size
+        del view
+        upload.buffer_updated(size)
+        left -= size
     assert transport.protocol is t
     assert t.heard == [b"x" * 100 + b"y" * 899_900]
+    assert t.parts.budget.used_bytes == 900_000
+
+
+async def test_a_big_body_for_which_room_runs_out():
+    t, transport = taking(b"Content-Length: 900000")
+    t.take_body()
+    upload = transport.protocol
+    t.parts.budget.take(10**7 - FIRST_BYTES)
+    upload.get_buffer(-1)[:] = b"y" * FIRST_BYTES
+    upload.buffer_updated(FIRST_BYTES)
+    assert t.heard == ["overloaded"]
+    t.drop()
+    assert transport.protocol is t
+    assert t.parts.budget.used_bytes == 10**7 - FIRST_BYTES
 
 
 @pytest.mark.parametrize("end", ["linger", "let_go"])
 async def test_what_was_taken_is_given_back(end):
-    t, _ = taking(b"Content-Length: 5")
+    t, _ = taking(b"Content-Length: 6")
+    t.buffer = b"12345"
+    t.take_body()
     assert t.parts.budget.used_bytes == 5
     getattr(t, end)()
     assert (t.parts.budget.used_bytes, t.buffer, t.intake) == (0, b"", None)

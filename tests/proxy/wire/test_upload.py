@@ -1,11 +1,16 @@
 """A big body into one buffer."""
 
-from hearth.proxy.wire.upload import Upload
+from hearth.proxy.wire.upload import FIRST_BYTES, Upload
 
 
 class Front:
     def __init__(self) -> None:
         self.heard: list[object] = []
+        self.room = True
+
+    def makes_room(self, size_bytes: int) -> bool:
+        self.heard.append(f"room for {size_bytes}")
+        return self.room
 
     def uploaded(self, data: bytearray) -> None:
         self.heard.append(bytes(data))
@@ -35,6 +40,32 @@ def test_it_is_filled_in_place_and_given_back_whole():
     give(upload, b"l")
     give(upload, b"lo")
     assert front.heard == [3, b"hello"]
+
+
+def test_its_buffer_grows_as_it_is_filled():
+    front = Front()
+    size = 5 * FIRST_BYTES
+    upload = Upload(front, begun=b"", size_bytes=size)
+    assert upload.room_bytes == FIRST_BYTES
+    for _ in range(5):
+        give(upload, b"x" * FIRST_BYTES)
+    asked = [f"room for {n * FIRST_BYTES}" for n in (2, 4, 5)]
+    have = [n * FIRST_BYTES for n in (1, 2, 3, 4)]
+    assert front.heard == [
+        asked[0], have[0], asked[1], have[1], have[2], asked[2], have[3], b"x" * size,
+    ]  # fmt: skip
+    assert Upload(front, begun=b"x" * 2 * FIRST_BYTES, size_bytes=size).room_bytes == (
+        4 * FIRST_BYTES
+    )
+
+
+def test_it_takes_no_more_where_there_is_no_room():
+    front = Front()
+    front.room = False
+    upload = Upload(front, begun=b"", size_bytes=5 * FIRST_BYTES)
+    give(upload, b"x" * FIRST_BYTES)
+    assert front.heard == [f"room for {2 * FIRST_BYTES}"]
+    assert upload.room_bytes == FIRST_BYTES
 
 
 def test_what_happens_to_the_connection_is_told():
