@@ -243,6 +243,9 @@ def request(data: bytes) -> RequestHead:
 
 def answer(data: bytes) -> AnswerHead:
     """An answer's head, blank line included.  Raises Malformed."""
+    if not data.startswith(b"HTTP/"):
+        # llhttp passes over line ends here, after which the first line is not the status line.
+        raise Malformed("not HTTP: something before the status line")
     seen = _Answer()
     parser = httptools.HttpResponseParser(seen)
     try:
@@ -254,10 +257,13 @@ def answer(data: bytes) -> AnswerHead:
     version = parser.get_http_version()
     if version not in ("1.1", "1.0"):
         raise Malformed("not HTTP/1")
+    status = parser.get_status_code()
+    if status < 100:
+        raise Malformed("not HTTP: no status")
     fields = _fields(data)
     if len(fields) > 2 * MAX_FIELDS:
         raise Malformed("too many header fields")
-    return AnswerHead(parser.get_status_code(), seen.reason, fields, http11=version == "1.1")
+    return AnswerHead(status, seen.reason, fields, http11=version == "1.1")
 
 
 def problem(malformed: Malformed) -> Problem:

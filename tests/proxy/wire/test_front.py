@@ -454,6 +454,18 @@ async def test_interim_answers_stay_here_even_in_one_read_with_the_final_one():
         assert (status, text, headers.get("Link")) == (200, "{}", None)
 
 
+@pytest.mark.parametrize("end", [b"\r\n", b"\n", b"\r"])
+@pytest.mark.parametrize("before", [b"", b"HTTP/1.1 100 Continue\r\n\r\n"])
+async def test_a_line_end_before_a_status_line_never_makes_it_a_field(before, end):
+    async def late(conn: Conn) -> None:
+        await conn.send(before + end + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}")
+
+    async with backend.running(late) as server, stage() as s:
+        s.put(pod(server))
+        for _ in range(2):
+            assert (await s.ask())[0] == 502
+
+
 async def test_a_switch_of_protocols_that_nobody_asked_for():
     async def switch(conn: Conn) -> None:
         await conn.send(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\n\r\n")
