@@ -1,6 +1,7 @@
 """Heads as they are written anew: no field that is for one hop only passes.  Bytes, no I/O."""
 
 from collections.abc import Iterable
+from http import HTTPStatus
 
 from hearth.proxy.wire.heads import AnswerHead, RequestHead
 
@@ -21,6 +22,9 @@ _HOP = frozenset(
 _FRAMING = frozenset((b"content-length", b"host", b"expect"))
 _OURS = frozenset((b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"))
 _SECRETS = frozenset((b"authorization", b"x-api-key", b"cookie"))
+_PHRASE = bytes((0x09, *range(0x20, 0x7F), *range(0x80, 0x100)))
+"""What a reason phrase may have in it."""
+_PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
 _REQUEST_DROPS = {
     (authenticated, stream): _HOP
     | _FRAMING
@@ -68,7 +72,11 @@ def relayed(
     """
     # A length that is called this hop's own is still the body's end.
     drops = _HOP | (head.hops - _FRAMING) if head.hops else _HOP
-    parts = [b"HTTP/1.1 %d " % head.status, head.reason, b"\r\n"]
+    reason = head.reason
+    if reason.translate(None, _PHRASE):
+        # The parser lets control bytes pass here.
+        reason = _PHRASES.get(head.status, b"")
+    parts = [b"HTTP/1.1 %d " % head.status, reason, b"\r\n"]
     served = unbuffered = False
     for low, name, value in head.fields:
         if low in drops or (low == b"content-length" and not length):

@@ -123,3 +123,21 @@ def test_an_answer_as_a_client_is_told_it():
     assert b"Access-Control" not in cut
     assert b"Content-Length" not in cut
     assert cut.endswith(b"E: 1\r\nF: 1\r\n\r\n")
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        (b"200 OK", b"200 OK"),
+        (b"200", b"200 "),
+        (b"404 Nicht da, \xc3\xa9\t\xff!", b"404 Nicht da, \xc3\xa9\t\xff!"),
+        (b"404 a\0b", b"404 Not Found"),
+        (b"404 a\x1b[2Jb", b"404 Not Found"),
+        (b"404 a\x7f", b"404 Not Found"),
+        (b"799 a\x01", b"799 "),
+    ],
+)
+def test_a_reason_phrase_has_no_control_bytes(status, told):
+    head = heads.answer(answer(status=status))
+    line = rewriting.relayed(head, framing=b"", length=True, drop_cors=False, extra=b"")
+    assert line.partition(b"\r\n")[0] == b"HTTP/1.1 " + told
