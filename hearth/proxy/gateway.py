@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
+from functools import partial
 
 import aiohttp
 import anyio
@@ -24,7 +25,7 @@ from hearth.proxy.server import Server
 from hearth.proxy.wire import strangers
 from hearth.proxy.wire.door import Door
 from hearth.proxy.wire.front import Front
-from hearth.proxy.wire.guest import GuestConnection
+from hearth.proxy.wire.guest import GuestConnection, GuestRequest
 from hearth.proxy.wire.names import ServedNames
 from hearth.proxy.wire.nursery import Nursery
 from hearth.proxy.wire.parts import Parts
@@ -241,7 +242,11 @@ class _HttpServer(web.Server):
         keepalive_s: float,
     ) -> None:
         # Without handler_cancellation a client that hung up would be held for ever.
-        super().__init__(handler, handler_cancellation=True)
+        super().__init__(
+            handler,
+            request_factory=partial(GuestRequest, loop=asyncio.get_running_loop()),
+            handler_cancellation=True,
+        )
         self._keepalive_s = keepalive_s
 
     def __call__(self) -> web.RequestHandler:

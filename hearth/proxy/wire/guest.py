@@ -7,7 +7,7 @@ reads the body, and the answer goes to the transport as `Front`'s does.
 from typing import Any
 
 import anyio
-from aiohttp import web
+from aiohttp import HttpVersion, HttpVersion10, HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
 from hearth.proxy import bodies
@@ -70,9 +70,26 @@ class Sent(web.StreamResponse):
         return None
 
 
+class GuestRequest(web.BaseRequest):
+    """A request whose answer is in our version of HTTP, not in whatever the client names."""
+
+    @property
+    def claimed(self) -> HttpVersion:
+        """The version that the client names."""
+        return self._message.version
+
+    @property
+    def version(self) -> HttpVersion:
+        """That of the answer: aiohttp writes it so."""
+        # Its stand-in for what it could not read says 1.0, and has this method that no client can.
+        old = self._message.version == HttpVersion10 and self.method != "UNKNOWN"
+        return HttpVersion10 if old else HttpVersion11
+
+
 def head(request: web.BaseRequest) -> heads.RequestHead:
     """The request's head as `Front` would see it.  Raises Malformed."""
-    if request.version not in ((1, 1), (1, 0)):
+    claimed = request.claimed if isinstance(request, GuestRequest) else request.version
+    if claimed not in ((1, 1), (1, 0)):
         raise heads.wrong_version()
     return heads.RequestHead(
         request.method,

@@ -338,3 +338,29 @@ async def test_a_client_that_reads_nothing_pauses_the_backend_until_it_does():
             assert text.count(b"data: ") == backend.FLOOD + 1
         await s.record.until(2)
         assert s.record.outcomes[1] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        (b"GET /v1/models HTTP/1.1", b"HTTP/1.1 200 "),
+        (b"GET /v1/models HTTP/1.0", b"HTTP/1.0 200 "),
+        (b"GET /v1/models HTTP/2.0", b"HTTP/1.1 400 "),
+        (b"GET /v1/models HTTP/1.2", b"HTTP/1.1 400 "),
+        (b"GET /v1/models HTTP/0.9", b"HTTP/1.1 400 "),
+        (b"GET /v1/models", b"HTTP/1.1 400 "),
+        (b"GET /v1/models XTTP/1.0", b"HTTP/1.1 400 "),
+        (b"POST /v1/chat/completions HTTP/2.0", b"HTTP/1.1 400 "),
+        (b"POST /v1/chat/completions HTTP/0.9", b"HTTP/1.1 400 "),
+    ],
+)
+@pytest.mark.parametrize("guest", [False, True])
+async def test_an_answer_is_in_our_version_of_http(line, told, guest):
+    async with stage() as s, connected(s, guest=guest) as client:
+        s.put()
+        more = b"Connection: close\r\nContent-Length: 0\r\n\r\n"
+        await client.stream.send(line + b"\r\nHost: chat.ai.svc\r\n" + more)
+        answer = await client.rest()
+        assert answer.startswith(told)
+        if b" 400 " in told:
+            assert b"\r\nConnection: close\r\n" in answer

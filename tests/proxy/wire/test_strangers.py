@@ -44,7 +44,8 @@ async def test_each_is_told_what_is_wrong(data, status, words):
         assert words in body.decode()
         codes = {400: "invalid_request", 405: "method_not_allowed", 431: "headers_too_large"}
         assert code_of(body) == codes[status]
-        assert b"Connection: close" in head or head.startswith(b"HTTP/1.0")
+        assert head.startswith(b"HTTP/1.1 ")
+        assert b"Connection: close" in head
 
 
 @pytest.mark.parametrize("first", [b"", b"P", b"GET /", b"PROXIES", b"\r\n\r\nGET", b"POST /v1/"])
