@@ -188,6 +188,35 @@ async def test_bodies_that_were_only_announced_keep_nobody_out(before):
         assert (await s.ask(of_size(LIMIT)))[0] == 200
 
 
+@pytest.mark.parametrize(
+    "before", [b"", b"OPTIONS /v1/models HTTP/1.1\r\nHost: chat.ai.svc\r\n\r\n"]
+)
+async def test_a_big_body_for_which_room_runs_out_is_a_503(before):
+    size = 900_000
+    head = b"POST /v1/embeddings HTTP/1.1\r\nHost: chat.ai.svc\r\nExpect: 100-continue\r\n"
+    head += b"Content-Length: %d\r\n\r\n" % size
+    async with (
+        stage(replace(CONFIG, held_bytes=1_000_000)) as s,
+        await anyio.connect_tcp(*s.address) as one,
+        await anyio.connect_tcp(*s.address) as two,
+    ):
+        s.put()
+        for stream in one, two:
+            await stream.send(before + head)
+            await Raw(stream).until(b"100 Continue\r\n\r\n")
+        await one.send(b" " * (size // 2))
+        while s.gateway.held_bytes < size // 2:
+            await anyio.lowlevel.checkpoint()
+        await two.send(b" " * (size - 1))
+        text = await Raw(two).until(b"}}")
+        assert text.startswith(b"HTTP/1.1 503")
+        assert b'"overloaded"' in text
+        await one.aclose()
+        while s.gateway.held_bytes:
+            await anyio.lowlevel.checkpoint()
+        assert asleep(s)
+
+
 async def test_a_compressed_body_is_refused():
     async with stage() as s:
         s.put()

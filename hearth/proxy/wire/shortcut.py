@@ -65,7 +65,7 @@ class Shortcut(Receiving):
             self.due = NEVER
             taken.run()
             return True
-        if not taken or not self.parts.budget.fits(taken):
+        if not taken or not self.parts.budget.fits(max(taken, len(data))):
             return False
         self.parts.budget.take(len(data))
         self.awaits = len(data)

@@ -134,10 +134,25 @@ async def test_what_was_waited_for_is_given_back(leaves):
         assert s.gateway.held_bytes == 0
 
 
-async def test_without_room_nothing_is_waited_for():
-    config = replace(CONFIG, held_bytes=len(DATA) - 1)
+@pytest.mark.parametrize("room", [len(DATA) - 1, 4])
+async def test_without_room_nothing_is_waited_for(room):
+    config = replace(CONFIG, held_bytes=room)
     async with backend.running() as server, stage(config) as s:
         s.put(pod(server))
         async with await anyio.connect_tcp(*s.address) as stream:
             await stream.send(HEAD + DATA[:5])
             await Raw(stream).until(b'"overloaded"')
+
+
+async def test_a_head_for_which_there_is_no_room_is_not_waited_with():
+    assert len(HEAD) > len(DATA)
+    config = replace(CONFIG, held_bytes=len(DATA))
+    async with backend.running() as server, stage(config) as s:
+        s.put(pod(server))
+        async with await anyio.connect_tcp(*s.address) as stream:
+            await stream.send(HEAD + DATA[:5])
+            while not s.gateway.held_bytes:
+                await anyio.lowlevel.checkpoint()
+            assert s.gateway.held_bytes == 5
+            await stream.send(DATA[5:])
+            await Raw(stream).until(WHOLE)
