@@ -119,15 +119,13 @@ class Fleet:
 
     def backend(self) -> None:
         """The scripted engine."""
-        self._spawn("backend", f"{OUT}/backend -p {BACKEND_PORT}", {}, self._load_cpu)
-        _wait(BACKEND_PORT)
+        self._spawn("backend", f"{OUT}/backend -p {BACKEND_PORT}", {}, self._load_cpu, BACKEND_PORT)
 
     def start(self, proxy: Proxy, *, held: bool = False) -> None:
         """One proxy."""
         if proxy.command is not None:
             command = proxy.command + (proxy.held or "" if held else "")
-            self._spawn(proxy.name, command, proxy.env, self._proxy_cpu)
-            _wait(proxy.port)
+            self._spawn(proxy.name, command, proxy.env, self._proxy_cpu, proxy.port)
 
     def stop(self, name: str) -> None:
         """End one process, and wait for it."""
@@ -165,7 +163,12 @@ class Fleet:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return [int(child) for child in children]
 
-    def _spawn(self, name: str, command: str, env: dict[str, str], cpu: str) -> None:
+    def _spawn(self, name: str, command: str, env: dict[str, str], cpu: str, port: int) -> None:
+        if _listens(port):
+            raise SystemExit(
+                f"something listens on {port} already, which {name} is to have: another run of this"
+                " benchmark, or what was left of one; end it"
+            )
         with (OUT / f"{name}.log").open("ab") as log:
             self._running[name] = subprocess.Popen(
                 ["taskset", "-c", cpu, *shlex.split(command)],
@@ -175,15 +178,20 @@ class Fleet:
                 env={**os.environ, **env},
                 start_new_session=True,
             )
+        _wait(port)
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def _wait(port: int, *, limit_s: float = 15) -> None:
     until = time.monotonic() + limit_s
     while time.monotonic() < until:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                # A worker may come a moment after its listener.
-                time.sleep(0.3)  # noqa: TID251 # nothing else runs in this process
-                return
+        if _listens(port):
+            # A worker may come a moment after its listener.
+            time.sleep(0.3)  # noqa: TID251 # nothing else runs in this process
+            return
         time.sleep(0.05)  # noqa: TID251
     raise SystemExit(f"nothing listens on {port}; see the logs in {OUT}")

@@ -6,6 +6,7 @@ printed, and written to bench/out/gateway.json under the numbers of the floors b
 
 import argparse
 import json
+import signal
 import sys
 from collections import defaultdict
 
@@ -161,6 +162,8 @@ def main() -> None:
     words.add_argument("--proxy-cpu", default="0")
     words.add_argument("--load-cpu", default="1")
     chosen = words.parse_args()
+    # However it is ended, what it started ends too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     if chosen.quick:
         chosen.reps = 1
     fleet.build()

@@ -1,4 +1,4 @@
-"""A big body straight from the socket into one buffer, which grows as it is filled."""
+"""A big body straight from the socket into one buffer, made larger when it is full."""
 
 import asyncio
 from typing import Protocol
@@ -6,8 +6,10 @@ from typing import Protocol
 BIG_BYTES = 256 * 1024
 """Smaller bodies are taken as they come."""
 FIRST_BYTES = 64 * 1024
-"""Room at the beginning; doubled when it is full, so that memory follows what came, and never
-what was only announced."""
+"""Room at the beginning: memory follows what came, and never what was only announced."""
+GROWTH = 32
+"""How many times as much there is when it is full.  What came before is copied then, which is
+cheap beside a buffer that is resized in place, as the allocator may move that each time."""
 
 
 class Uploading(Protocol):
@@ -46,11 +48,6 @@ class Upload(asyncio.BufferedProtocol):
         self._view = memoryview(self._data)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        if len(self._data) < self.room_bytes:
-            # Here, and not as soon as it is full: the loop has let go of the view by now.
-            self._view.release()
-            self._data += bytes(self.room_bytes - len(self._data))
-            self._view = memoryview(self._data)
         return self._view[self._have :]
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -60,10 +57,13 @@ class Upload(asyncio.BufferedProtocol):
             self._front.uploaded(self._data)
             return
         if self._have == self.room_bytes:
-            room_bytes = min(self._size, 2 * self.room_bytes)
+            room_bytes = min(self._size, GROWTH * self.room_bytes)
             if not self._front.makes_room(room_bytes):
                 return
             self.room_bytes = room_bytes
+            grown = bytearray(room_bytes)
+            grown[: self._have] = self._data
+            self._data, self._view = grown, memoryview(grown)
         self._front.progressed(self._have)
 
     def eof_received(self) -> None:

@@ -1,6 +1,6 @@
 """A big body into one buffer."""
 
-from hearth.proxy.wire.upload import FIRST_BYTES, Upload
+from hearth.proxy.wire.upload import FIRST_BYTES, GROWTH, Upload
 
 
 class Front:
@@ -44,16 +44,15 @@ def test_it_is_filled_in_place_and_given_back_whole():
 
 def test_its_buffer_grows_as_it_is_filled():
     front = Front()
-    size = 5 * FIRST_BYTES
+    size = 33 * FIRST_BYTES
     upload = Upload(front, begun=b"", size_bytes=size)
     assert upload.room_bytes == FIRST_BYTES
-    for _ in range(5):
-        give(upload, b"x" * FIRST_BYTES)
-    asked = [f"room for {n * FIRST_BYTES}" for n in (2, 4, 5)]
-    have = [n * FIRST_BYTES for n in (1, 2, 3, 4)]
-    assert front.heard == [
-        asked[0], have[0], asked[1], have[1], have[2], asked[2], have[3], b"x" * size,
-    ]  # fmt: skip
+    parts = [bytes((number,)) * FIRST_BYTES for number in range(33)]
+    for part in parts:
+        give(upload, part)
+    have = [n * FIRST_BYTES for n in range(1, 33)]
+    asked = [f"room for {n * FIRST_BYTES}" for n in (GROWTH, 33)]
+    assert front.heard == [asked[0], *have[:31], asked[1], have[31], b"".join(parts)]
     assert Upload(front, begun=b"x" * 2 * FIRST_BYTES, size_bytes=size).room_bytes == (
         4 * FIRST_BYTES
     )
@@ -64,7 +63,7 @@ def test_it_takes_no_more_where_there_is_no_room():
     front.room = False
     upload = Upload(front, begun=b"", size_bytes=5 * FIRST_BYTES)
     give(upload, b"x" * FIRST_BYTES)
-    assert front.heard == [f"room for {2 * FIRST_BYTES}"]
+    assert front.heard == [f"room for {5 * FIRST_BYTES}"]
     assert upload.room_bytes == FIRST_BYTES
 
 
