@@ -45,6 +45,10 @@ class Budget:
         """Whether `take` would give so much."""
         return self.used_bytes + size_bytes <= self._limit_bytes
 
+    def ample(self, size_bytes: int) -> bool:
+        """Whether half of it is free with so much more: room may be given ahead of need."""
+        return self.used_bytes + size_bytes <= self._limit_bytes // 2
+
     def take(self, size_bytes: int) -> None:
         """Raises Problem (overloaded), taking nothing."""
         self.check(size_bytes)
@@ -64,8 +68,8 @@ class Budget:
 
 
 class Held:
-    """One body, and its share of the budget until `drop`: of what came, never of what was only
-    announced, or a few idle connections would take it all."""
+    """One body, and its share of the budget until `drop`: for what came, or memory made ready for
+    it.  What is only announced takes nothing, or a few idle connections would take it all."""
 
     def __init__(self, budget: Budget) -> None:
         self.data: Buffer = b""

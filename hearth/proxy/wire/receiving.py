@@ -52,22 +52,25 @@ class Receiving(Lingering):
         have = len(self.buffer)
         if intake.sized and intake.size - have > BIG_BYTES and self.transport is not None:
             upload = Upload(self, begun=self.buffer, size_bytes=intake.size)
-            if not self.makes_room(upload.room_bytes):
+            room = upload.room_bytes
+            if not self.room(at_least=room, at_best=room):
                 return False
             self.buffer = b""
             self.transport.set_protocol(upload)
         self.progressed(have)
         return False
 
-    def makes_room(self, size_bytes: int) -> bool:
-        """Whether a big body may take so much; else its request is refused."""
-        if self.intake is not None:
-            try:
-                self.intake.held.grow(size_bytes)
-            except Problem as problem:
-                self.refuse(problem)
-                return False
-        return True
+    def room(self, *, at_least: int, at_best: int) -> int:
+        """How many bytes a big body may take in memory; 0: its request is refused."""
+        if self.intake is None:
+            return 0
+        size = at_best if self.parts.budget.ample(at_best) else at_least
+        try:
+            self.intake.held.grow(size)
+        except Problem as problem:
+            self.refuse(problem)
+            return 0
+        return size
 
     def uploaded(self, data: bytearray) -> None:
         """A big body is whole."""

@@ -6,17 +6,18 @@ from typing import Protocol
 BIG_BYTES = 256 * 1024
 """Smaller bodies are taken as they come."""
 FIRST_BYTES = 64 * 1024
-"""Room at the beginning: memory follows what came, and never what was only announced."""
+"""Room at the beginning: memory follows what came, not what was announced."""
 GROWTH = 32
-"""How many times as much there is when it is full.  What came before is copied then, which is
-cheap beside a buffer that is resized in place, as the allocator may move that each time."""
+"""How many times as much there is when it is full, at best; where memory is scarce, twice.  What
+came before is copied then, which is cheap beside a buffer that is resized in place, as the
+allocator may move that each time."""
 
 
 class Uploading(Protocol):
     """The connection that the body comes on; it is the transport's protocol again at the end."""
 
-    def makes_room(self, size_bytes: int) -> bool:
-        """Whether the body may take so much memory; if not, it is answered already."""
+    def room(self, *, at_least: int, at_best: int) -> int:
+        """How many bytes the body may take in memory; 0: it is answered already."""
         ...
 
     def uploaded(self, data: bytearray) -> None:
@@ -35,17 +36,20 @@ class Uploading(Protocol):
 class Upload(asyncio.BufferedProtocol):
     """Takes a connection over until the body is whole: no bytes objects, no joining."""
 
-    __slots__ = ("_data", "_front", "_have", "_size", "_view", "room_bytes")
+    __slots__ = ("_data", "_front", "_have", "_size", "_view")
 
     def __init__(self, front: Uploading, *, begun: bytes, size_bytes: int) -> None:
         self._front = front
         self._size = size_bytes
-        self.room_bytes = min(size_bytes, max(FIRST_BYTES, 2 * len(begun)))
-        """What it takes of memory."""
-        self._data = bytearray(self.room_bytes)
+        self._data = bytearray(min(size_bytes, max(FIRST_BYTES, 2 * len(begun))))
         self._data[: len(begun)] = begun
         self._have = len(begun)
         self._view = memoryview(self._data)
+
+    @property
+    def room_bytes(self) -> int:
+        """What it takes of memory."""
+        return len(self._data)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._view[self._have :]
@@ -57,10 +61,10 @@ class Upload(asyncio.BufferedProtocol):
             self._front.uploaded(self._data)
             return
         if self._have == self.room_bytes:
-            room_bytes = min(self._size, GROWTH * self.room_bytes)
-            if not self._front.makes_room(room_bytes):
+            least, best = (min(self._size, n * self._have) for n in (2, GROWTH))
+            room_bytes = self._front.room(at_least=least, at_best=best)
+            if not room_bytes:
                 return
-            self.room_bytes = room_bytes
             grown = bytearray(room_bytes)
             grown[: self._have] = self._data
             self._data, self._view = grown, memoryview(grown)

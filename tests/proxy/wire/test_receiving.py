@@ -83,6 +83,15 @@ async def test_a_big_body_goes_straight_into_its_buffer():
     assert t.parts.budget.used_bytes == 900_000
 
 
+async def test_room_is_given_ahead_of_need_only_while_half_is_free():
+    t, _ = taking(b"Content-Length: 900000")
+    assert t.room(at_least=10, at_best=100) == 100
+    t.parts.budget.take(5 * 10**6 - 200)
+    assert t.room(at_least=110, at_best=300) == 110
+    t.drop()
+    assert t.room(at_least=1, at_best=1) == 0
+
+
 async def test_a_big_body_for_which_room_runs_out():
     t, transport = taking(b"Content-Length: 900000")
     t.take_body()

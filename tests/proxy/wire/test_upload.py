@@ -1,16 +1,18 @@
 """A big body into one buffer."""
 
+import pytest
+
 from hearth.proxy.wire.upload import FIRST_BYTES, GROWTH, Upload
 
 
 class Front:
     def __init__(self) -> None:
         self.heard: list[object] = []
-        self.room = True
+        self.give = "at_best"
 
-    def makes_room(self, size_bytes: int) -> bool:
-        self.heard.append(f"room for {size_bytes}")
-        return self.room
+    def room(self, **sizes: int) -> int:
+        self.heard.append(sizes)
+        return sizes.get(self.give, 0)
 
     def uploaded(self, data: bytearray) -> None:
         self.heard.append(bytes(data))
@@ -42,28 +44,36 @@ def test_it_is_filled_in_place_and_given_back_whole():
     assert front.heard == [3, b"hello"]
 
 
-def test_its_buffer_grows_as_it_is_filled():
+@pytest.mark.parametrize(
+    ("give_it", "sizes"), [("at_best", [1, 32, 33]), ("at_least", [1, 2, 4, 8, 16, 32, 33])]
+)
+def test_its_buffer_grows_as_it_is_filled(give_it, sizes):
     front = Front()
-    size = 33 * FIRST_BYTES
-    upload = Upload(front, begun=b"", size_bytes=size)
-    assert upload.room_bytes == FIRST_BYTES
+    front.give = give_it
+    upload = Upload(front, begun=b"", size_bytes=33 * FIRST_BYTES)
     parts = [bytes((number,)) * FIRST_BYTES for number in range(33)]
+    rooms = []
     for part in parts:
+        rooms.append(upload.room_bytes // FIRST_BYTES)
         give(upload, part)
-    have = [n * FIRST_BYTES for n in range(1, 33)]
-    asked = [f"room for {n * FIRST_BYTES}" for n in (GROWTH, 33)]
-    assert front.heard == [asked[0], *have[:31], asked[1], have[31], b"".join(parts)]
-    assert Upload(front, begun=b"x" * 2 * FIRST_BYTES, size_bytes=size).room_bytes == (
-        4 * FIRST_BYTES
-    )
+    assert sorted(set(rooms)) == sizes
+    assert front.heard[-1] == b"".join(parts)
+    asked = [heard for heard in front.heard if isinstance(heard, dict)]
+    assert asked[0] == {"at_least": 2 * FIRST_BYTES, "at_best": GROWTH * FIRST_BYTES}
+    assert asked[-1]["at_least"] == asked[-1]["at_best"] == 33 * FIRST_BYTES
+
+
+def test_it_begins_with_room_for_what_is_here():
+    begun = b"x" * 2 * FIRST_BYTES
+    assert Upload(Front(), begun=begun, size_bytes=9 * FIRST_BYTES).room_bytes == 4 * FIRST_BYTES
 
 
 def test_it_takes_no_more_where_there_is_no_room():
     front = Front()
-    front.room = False
+    front.give = "nothing"
     upload = Upload(front, begun=b"", size_bytes=5 * FIRST_BYTES)
     give(upload, b"x" * FIRST_BYTES)
-    assert front.heard == [f"room for {5 * FIRST_BYTES}"]
+    assert front.heard == [{"at_least": 2 * FIRST_BYTES, "at_best": 5 * FIRST_BYTES}]
     assert upload.room_bytes == FIRST_BYTES
 
 
