@@ -6,11 +6,8 @@ from typing import Protocol
 BIG_BYTES = 256 * 1024
 """Smaller bodies are taken as they come."""
 FIRST_BYTES = 64 * 1024
-"""Room at the beginning: memory follows what came, not what was announced."""
-GROWTH = 32
-"""How many times as much there is when it is full, at best; where memory is scarce, twice.  What
-came before is copied then, which is cheap beside a buffer that is resized in place, as the
-allocator may move that each time."""
+"""Room at the beginning, for what was only announced.  When it is full there is room for all of it
+at best, and where memory is scarce for twice what came."""
 
 
 class Uploading(Protocol):
@@ -61,8 +58,8 @@ class Upload(asyncio.BufferedProtocol):
             self._front.uploaded(self._data)
             return
         if self._have == self.room_bytes:
-            least, best = (min(self._size, n * self._have) for n in (2, GROWTH))
-            room_bytes = self._front.room(at_least=least, at_best=best)
+            least = min(self._size, 2 * self._have)
+            room_bytes = self._front.room(at_least=least, at_best=self._size)
             if not room_bytes:
                 return
             grown = bytearray(room_bytes)
