@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-WALL = 300
+LIMIT = 450
 
 UNTESTED = {
     "api/groups.py": "constants",
@@ -64,7 +64,7 @@ def test_each_test_file_has_its_source_file():
 
 
 @pytest.mark.parametrize("source", list(sources()))
-def test_no_source_file_is_over_the_wall(source):
+def test_no_source_file_is_over_the_limit(source):
     path = ROOT / "hearth" / source
-    assert len(path.read_text().splitlines()) <= WALL
+    assert len(path.read_text().splitlines()) <= LIMIT
     assert path.read_text().startswith('"""'), "the first line says what the file does"
