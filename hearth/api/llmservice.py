@@ -233,7 +233,7 @@ class Condition(Model):
             r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])$",
         ),
     ]
-    """Ready, Degraded or AutoscalingReady."""
+    """Ready, Active, Degraded, AutoscalingReady or Warning."""
     status: Literal["True", "False", "Unknown"]
     """Whether it holds."""
     observed_generation: Annotated[int, Field(ge=0, json_schema_extra=BY_CONTROLLER)] = 0
@@ -261,7 +261,7 @@ class LLMServiceStatus(Model):
     endpoint_url: Annotated[str | None, Field(alias="endpointURL")] = None
     """Base URL for OpenAI clients in the cluster; ends in /v1."""
     conditions: Annotated[list[Condition], Field(json_schema_extra=BY_TYPE)] = []
-    """Ready, Degraded and AutoscalingReady."""
+    """Ready, Active, Degraded and AutoscalingReady; Warning where there is one."""
 
 
 class LLMService(CustomResource):

@@ -13,6 +13,25 @@ _SHARED = {
 }
 """Types that get a table of their own, and where in a runtime's spec one stands."""
 
+_CONDITIONS = """\
+### Conditions
+
+| Type | `True` | `False` |
+| --- | --- | --- |
+| `Ready` | A request would be served: `Available`, or `ScaledToZero` while the service sleeps by \
+design. | On the way, with how far it is (`Activating`, `SchedulingDelayed`, `Starting`, \
+`ModelLoading`); or why it is Degraded. |
+| `Active` | `Available`: at least one pod serves. | `ScaledToZero`, or the reason of `Ready`. |
+| `Degraded` | The spec is refused, or the backend cannot start; the reason says which. \
+| `Healthy`, `Progressing`, `Inactive`. |
+| `AutoscalingReady` | KEDA's side is configured and KEDA listens. | What is missing there. |
+| `Warning` | Something works, but maybe not as meant. | Never: the condition is absent then. |
+
+What waits for `Ready`, such as Helm's `--wait`, Flux, `kubectl wait --for=condition=Ready` and all
+that goes by kstatus, takes a service that sleeps as done, and waits for one that wakes or is
+Degraded until its own time-out. `kubectl wait --for=condition=Active` waits for a pod that serves.
+"""
+
 _INTRODUCTION = f"""\
 # Custom resources
 
@@ -44,7 +63,8 @@ def _page() -> Iterator[str]:
         yield f"| `{option.name}` | {option.type} | {option.default} | {option.description} |"
     yield "\n### LLMService status\n"
     yield from _table(service["status"], "status", shared={})
-    yield "\n## InferenceRuntime\n\nCluster-scoped. A way to run models, shared by services.\n"
+    yield f"\n{_CONDITIONS}"
+    yield "## InferenceRuntime\n\nCluster-scoped. A way to run models, shared by services.\n"
     spec = schema.of("InferenceRuntime", groups.HEARTH)["properties"]["spec"]
     shared = {name: _below(spec, path) for name, path in _SHARED.items()}
     yield from _table(spec, "spec", shared=shared)

@@ -11,11 +11,14 @@ from hearth.reconcile import failures
 from hearth.reconcile.observation import Facts, Stage
 
 READY = "Ready"
+"""Whether a request would be served: True also while a service sleeps by design."""
+ACTIVE = "Active"
+"""Whether a pod serves now."""
 DEGRADED = "Degraded"
 AUTOSCALING = "AutoscalingReady"
 WARNING = "Warning"
 """Only there while something in the spec works, but maybe not as meant."""
-OWN = (READY, DEGRADED, AUTOSCALING, WARNING)
+OWN = (READY, ACTIVE, DEGRADED, AUTOSCALING, WARNING)
 
 _NOT_CONNECTED = "KEDANotConnected"
 
@@ -55,7 +58,12 @@ def summarize(service: LLMService, seen: Seen, *, wall: datetime.datetime) -> LL
     phase, ready, degraded = _judge(service, seen)
     refused = seen.refusal
     autoscaling = Said("False", refused.reason, refused.message) if refused else seen.autoscaling
-    said = {READY: ready, DEGRADED: degraded, AUTOSCALING: autoscaling}
+    said = {
+        READY: ready,
+        ACTIVE: _active(seen.facts, ready),
+        DEGRADED: degraded,
+        AUTOSCALING: autoscaling,
+    }
     if seen.advice:
         said[WARNING] = Said("True", "CheckSpec", "; ".join(seen.advice))
     old = {condition.type: condition for condition in service.status.conditions}
@@ -170,9 +178,10 @@ def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:
     | a failure                    | Degraded     | False, its reason       | True, its reason  |
     | pods                         | Loading      | False, how far they are | as it was         |
     | no pods, some wanted         | Pending      | False, Activating       | as it was         |
-    | no pods, none wanted         | ScaledToZero | False, ScaledToZero     | False, Inactive   |
+    | no pods, none wanted         | ScaledToZero | True, ScaledToZero      | False, Inactive   |
 
-    (A failure is there only while no pod is Ready.)
+    (A failure is there only while no pod is Ready.)  Helm's `--wait`, Flux and `kubectl wait` go
+    by Ready alone: a service that sleeps by design must not keep them waiting.
     """
     facts = seen.facts
     bad = seen.refusal or facts.failure
@@ -188,7 +197,12 @@ def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:
         return "Loading", Said("False", facts.stage.value, facts.message), _as_it_was(service)
     if seen.demand or service.spec.scaling.min or facts.replicas:
         return "Pending", Said("False", Stage.NONE.value, facts.message), _as_it_was(service)
-    return "ScaledToZero", Said("False", "ScaledToZero"), Said("False", "Inactive")
+    return "ScaledToZero", Said("True", "ScaledToZero"), Said("False", "Inactive")
+
+
+def _active(facts: Facts, ready: Said) -> Said:
+    """A refused edit takes no pod away; why there is none is what Ready tells."""
+    return Said("True", Stage.READY.value) if facts.ready else Said("False", ready.reason)
 
 
 def _as_it_was(service: LLMService) -> Said:

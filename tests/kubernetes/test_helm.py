@@ -1,12 +1,14 @@
 """Install, upgrade and remove with each Helm: services survive; rights end where listed."""
 
+import json
+
 import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from tests.kubernetes import world as worlds
-from tests.kubernetes.release import HOME, NAME, Release, service, stub
-from tests.kubernetes.world import Failed, kubectl
+from tests.kubernetes.release import HOME, IMAGE, NAME, Release, service, stub
+from tests.kubernetes.world import Failed, kubectl, run
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -83,6 +85,71 @@ async def test_what_hearth_may_not_do():
         assert await _may(verb, resource) == "no", (verb, resource)
     with pytest.raises(Failed, match=r"(?s)forbidden.*cannot list resource \"secrets\""):
         await kubectl("get", "secrets", "-n", "default", "--as", ACCOUNT)
+
+
+@pytest.mark.usefixtures("keda")
+@pytest.mark.parametrize(
+    ("helm", "undo"), [("helm", "--rollback-on-failure"), ("helm3", "--atomic")]
+)
+async def test_field_case_98_who_waits_for_a_release_waits_for_no_sleeper(
+    world, hearth, tmp_path, helm, undo
+):
+    """One model in a chart of a team's own: install, upgrade, both ways back, and the waking."""
+    namespace = f"{NAMESPACE}-models"
+    key, name = ServiceKey(namespace, "chat"), f"llmservices.{worlds.SERVICES.group}/chat"
+    chart = _chart_of_models(tmp_path, namespace)
+
+    async def by_helm(verb, *words):
+        where = ("--namespace", namespace, "--wait", "--timeout", "60s")
+        return await run(helm, verb, "models", *where, *words)
+
+    async def window():
+        found = await world.find(worlds.SERVICES, key)
+        return found["spec"]["scaling"]["scaleDownStabilization"]
+
+    await world.apply(stub("gitops"))
+    async with world.namespace(namespace):
+        await by_helm("install", chart)
+        await hearth.settled(key)
+        await by_helm("upgrade", chart, "--set", "window=4s")
+        assert await window() == "4s"
+        with pytest.raises(Failed, match="rolled back"):
+            await by_helm("upgrade", chart, "--set", "window=5s,stuck=true", undo, "--timeout=20s")
+        assert await window() == "4s"
+        await by_helm("rollback", "1")
+        assert await window() == "3s"
+
+        def wait(condition):
+            return kubectl("-n", namespace, "wait", f"--for=condition={condition}", name,
+                           "--timeout=60s")  # fmt: skip
+
+        await wait("Ready")
+        await wait("Active=False")
+        assert await hearth.answer(key) == "one two three"
+        await wait("Active")
+        await wait("Ready")
+        await hearth.asleep(key)
+        await wait("Active=False")
+        await wait("Ready")
+        await run(helm, "uninstall", "models", "--namespace", namespace, "--wait")
+
+
+def _chart_of_models(folder, namespace):
+    """A chart with one LLMService, and with a pod that never starts where `stuck` is set."""
+    model = service("chat", namespace, runtime="gitops",
+                    scaleDownStabilization="{{ .Values.window }}")  # fmt: skip
+    nowhere = {"nodeSelector": {"no": "where"}, "containers": [{"name": "c", "image": IMAGE}]}
+    stuck = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stuck"}, "spec": nowhere}
+    (folder / "templates").mkdir()
+    (folder / "templates" / "model.yaml").write_text(json.dumps(model))
+    (folder / "templates" / "stuck.yaml").write_text(
+        f"{{{{ if .Values.stuck }}}}\n{json.dumps(stuck, indent=1)}\n{{{{ end }}}}\n"
+    )
+    (folder / "values.yaml").write_text(json.dumps({"window": "3s", "stuck": False}))
+    (folder / "Chart.yaml").write_text(
+        json.dumps({"apiVersion": "v2", "name": "models", "version": "0.1.0"})
+    )
+    return folder
 
 
 @pytest.mark.usefixtures("keda")

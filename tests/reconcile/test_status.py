@@ -66,7 +66,7 @@ PROGRESSING = ("False", "Progressing", "")
         (seen(BROKEN, demand=1), 0, "Degraded", ("False", *FAILED[1:]), FAILED),
         (seen(BROKEN), 0, "Degraded", ("False", *FAILED[1:]), FAILED),
         # Nothing wanted, no pods.
-        (seen(), 0, "ScaledToZero", ("False", "ScaledToZero", ""), ("False", "Inactive", "")),
+        (seen(), 0, "ScaledToZero", ("True", "ScaledToZero", ""), ("False", "Inactive", "")),
         # Pods wanted, none yet: by demand, by the minimum, by whoever scaled.
         (seen(demand=1), 0, "Pending", ("False", "Activating", ""), PROGRESSING),
         (seen(), 1, "Pending", ("False", "Activating", ""), PROGRESSING),
@@ -88,6 +88,68 @@ def test_rows(what: Seen, least: int, phase: str, ready: object, degraded: objec
     assert got.phase == phase
     assert said(got, "Ready") == ready
     assert said(got, "Degraded") == degraded
+
+
+@pytest.mark.parametrize(
+    ("what", "least", "expected"),
+    [
+        (seen(), 0, ("False", "ScaledToZero", "")),
+        (seen(demand=1), 0, ("False", "Activating", "")),
+        (seen(UNSCHEDULED), 0, ("False", "SchedulingDelayed", "")),
+        (seen(pod(running=True)), 1, ("False", "ModelLoading", "")),
+        (seen(BROKEN, demand=1), 0, ("False", "ImagePullFailed", "")),
+        (seen(refusal=REFUSED), 0, ("False", "Render", "")),
+        # What runs goes on, whatever became of the spec.
+        (seen(pod(ready=True), refusal=REFUSED), 0, ("True", "Available", "")),
+        (seen(pod(ready=True), pod()), 0, ("True", "Available", "")),
+    ],
+)
+def test_field_case_98_active_tells_whether_a_pod_serves(what: Seen, least: int, expected: object):
+    assert said(summarize(what, least=least), "Active") == expected
+
+
+def kstatus(manifest: Manifest) -> str:
+    """What Helm 4, Flux and kpt make of an object of a kind that they do not know.
+
+    By sigs.k8s.io/cli-utils, pkg/kstatus/status: deletion, then `status.observedGeneration` where
+    there is one, then the first of Reconciling and Stalled that is True, then Ready.
+    """
+    if manifest["metadata"].get("deletionTimestamp"):
+        return "Terminating"
+    said = manifest["status"]
+    if said.get("observedGeneration", 3) != manifest["metadata"]["generation"]:
+        return "InProgress"
+    for one in said["conditions"]:
+        if one["type"] in ("Reconciling", "Stalled") and one["status"] == "True":
+            return "InProgress" if one["type"] == "Reconciling" else "Failed"
+    ready = [one["status"] for one in said["conditions"] if one["type"] == "Ready"]
+    return "Current" if ready in ([], ["True"]) else "InProgress"
+
+
+@pytest.mark.parametrize(
+    ("what", "least", "phase", "expected"),
+    [
+        (seen(), 0, "ScaledToZero", "Current"),
+        (seen(pod(ready=True)), 1, "Ready", "Current"),
+        (seen(demand=1), 0, "Pending", "InProgress"),
+        (seen(), 1, "Pending", "InProgress"),
+        (seen(UNSCHEDULED), 1, "Loading", "InProgress"),
+        (seen(pod(running=True)), 1, "Loading", "InProgress"),
+        # A runtime or a Secret that comes later mends both: to wait is right, to give up is not.
+        (seen(BROKEN), 1, "Degraded", "InProgress"),
+        (seen(refusal=REFUSED), 0, "Degraded", "InProgress"),
+        (seen(pod(ready=True), refusal=REFUSED), 1, "Degraded", "InProgress"),
+        # What is only advice keeps nobody waiting, nor does KEDA that is not there.
+        (seen(advice=("raise it",)), 0, "ScaledToZero", "Current"),
+        (seen(autoscaling=Said("False", "KEDAMissing")), 0, "ScaledToZero", "Current"),
+    ],
+)
+def test_field_case_98_what_sleeps_by_design_keeps_no_one_waiting(
+    what: Seen, least: int, phase: str, expected: str
+):
+    got = summarize(what, least=least)
+    manifest = {"metadata": {"generation": 3}, "status": status.manifest(got)}
+    assert (got.phase, kstatus(manifest)) == (phase, expected)
 
 
 def degraded_by(reason: str, truth: str = "True") -> Manifest:
@@ -122,6 +184,7 @@ def test_a_whole_status():
         "endpointURL": "http://chat.ai.svc/v1",
         "conditions": [
             condition("Ready", "True", "Available", time=now),
+            condition("Active", "True", "Available", time=now),
             condition("Degraded", "False", "Healthy", time=now),
             condition("AutoscalingReady", "True", "ScaledObjectApplied", time=now),
             condition("Warning", "True", "CheckSpec", "one; two", time=now),

@@ -77,6 +77,11 @@ ADVISED_ELSE = state(advice=("lower it",))
                 ("Normal", "ScaledObjectApplied", "autoscaling is ready"),
             ],
         ),
+        (READY, ASLEEP, [("Normal", "ScaledToZero", "nobody asks: there are no replicas")]),
+        (BROKEN, ASLEEP, [
+            ("Normal", "Recovered", "no longer ImagePullFailed"),
+            ("Normal", "ScaledToZero", "nobody asks: there are no replicas"),
+        ]),
         (ASLEEP, NO_KEDA, [("Warning", "KEDAMissing", "autoscaling is not ready: no kind")]),
         (NO_KEDA, NO_KEDA, []),
         (NO_KEDA, ASLEEP, [("Normal", "ScaledObjectApplied", "autoscaling is ready")]),
@@ -86,6 +91,6 @@ ADVISED_ELSE = state(advice=("lower it",))
         (ADVISED, ADVISED_ELSE, [("Warning", "CheckSpec", "lower it")]),
         (ADVISED, ASLEEP, []),
     ],
-)
+)  # fmt: skip
 def test_between(before: LLMServiceStatus, after: LLMServiceStatus, expected: list[object]):
     assert transitions.between(before, after) == [Transition(*row) for row in expected]
