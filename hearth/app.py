@@ -34,6 +34,7 @@ from hearth.reconcile.llmservice import Reconciler
 from hearth.reconcile.publishing import Publisher
 from hearth.reconcile.shared import SharedEndpoints
 from hearth.reconcile.site import Site
+from hearth.reconcile.vanished_pods import VanishedPods
 from hearth.reconcile.watching import Watching
 from hearth.routes import RouteTable
 from hearth.settings import Settings
@@ -213,14 +214,19 @@ class App:
         namespaces = Controller(
             "namespaces", shared.reconcile, queue=self._namespaces, informers=informers
         )
+        vanished = VanishedPods(
+            self._cluster, self.watching, routes=self.routes, in_flight=self.gateway.in_flight
+        )
+        pods = Controller("vanished pods", vanished.reconcile, queue=vanished.queue)
         edges = Edges(self.demand, self.routes, self._services)
-        stops = (publisher.follow(), self.demand.listen(edges))
+        stops = (publisher.follow(), vanished.follow(), self.demand.listen(edges))
         try:
             async with anyio.create_task_group() as tasks:
                 # Before the first route: a field that the cluster drops may be who may ask.
                 await tasks.start(self.watching.schemas.run)
                 tasks.start_soon(services.run)
                 tasks.start_soon(namespaces.run)
+                tasks.start_soon(pods.run)
                 if self._scaler_tls_port is not None:
                     tasks.start_soon(self.identities.run)
                 tasks.start_soon(self._autoscaling.run, watchdog_s)

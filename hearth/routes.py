@@ -14,6 +14,9 @@ from hearth.api.meta import ServiceKey
 
 Listener = Callable[[ServiceKey], None]
 
+VanishedListener = Callable[[str, str], None]
+"""Told of a pod's uid, and of its address."""
+
 
 class ColdStart(StrEnum):
     """What a request meets while no endpoint is ready."""
@@ -55,6 +58,11 @@ class Backend:
     """What the gateway may ask the pod itself; None where only the kubelet's word counts."""
     served_name: str | None = None
     """The model name the engine answers to, read from its arguments; None: ask `/v1/models`."""
+
+    @property
+    def pod_uid(self) -> str:
+        """Of the pod alone, whichever of its processes this is."""
+        return self.uid.partition("/")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +163,7 @@ class RouteTable:
         self._kubelet_spoke: set[str] = set()
         self._changed: dict[ServiceKey, anyio.Event] = {}
         self._listeners: list[Listener] = []
+        self._vanished_listeners: list[VanishedListener] = []
 
     def put(self, route: Route) -> None:
         """Publish a route; those who wait for a change wake only if it is one."""
@@ -179,6 +188,14 @@ class RouteTable:
         self._kubelet_spoke -= gone
         self._endpoints.pop(key, None)
         self._notify(key)
+
+    def vanish(self, pod_uid: str, host: str) -> None:
+        """A pod's object is gone from the cluster, and with it all that ran at its address.
+
+        Being out of `backends` says less: a pod that ends gracefully finishes its requests.
+        """
+        for listener in tuple(self._vanished_listeners):
+            listener(pod_uid, host)
 
     def find(self, key: ServiceKey) -> Route | None:
         """The route as it is now; None for a service that does not exist."""
@@ -229,6 +246,11 @@ class RouteTable:
         """Call `listener(key)` after every change, in the same tick; returns how to stop it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
+
+    def listen_vanished(self, listener: VanishedListener) -> Callable[[], None]:
+        """Call `listener(pod_uid, host)` at each `vanish`; returns how to stop it."""
+        self._vanished_listeners.append(listener)
+        return lambda: self._vanished_listeners.remove(listener)
 
     def __repr__(self) -> str:
         rows = " ".join(

@@ -125,3 +125,13 @@ def test_repr_shows_usable_of_known(table):
     table.put(route(backend(ready=True), backend("b/0")))
     assert repr(table) == "<RouteTable ai/chat=Loading:1/2>"
     assert [r.key for r in table.routes()] == [CHAT]
+
+
+def test_field_case_95_a_vanished_pod_is_told_until_nobody_listens(table):
+    told = []
+    stop = table.listen_vanished(lambda uid, host: told.append((uid, host)))
+    table.vanish("a", "10.0.0.1")
+    stop()
+    table.vanish("b", "10.0.0.2")
+    assert told == [("a", "10.0.0.1")]
+    assert backend("a/3").pod_uid == "a"

@@ -41,7 +41,10 @@ class Endpoints:
 
     def refused(self, key: ServiceKey, backend: Backend) -> None:
         """It took no connection: nothing was sent to it."""
-        self._refusing[backend.uid] = key
+        route = self._routes.find(key)
+        if route is not None and any(b.uid == backend.uid for b in route.backends):
+            # Else nobody would ever take it out again.
+            self._refusing[backend.uid] = key
         self._routes.lost(key, backend.uid)
         self._tell(key)
 

@@ -64,6 +64,7 @@ class Gateway:
         self._observer = observer or NoObserver()
         self._clock = clock
         self._endpoints = Endpoints(routes)
+        self._unfollow = routes.listen_vanished(self._pod_vanished)
         self._readiness = Readiness(
             endpoints=self._endpoints, wanted=lambda key: self._activation.wanted(key)
         )
@@ -134,6 +135,7 @@ class Gateway:
                     tasks.cancel_scope.cancel()
             finally:
                 self._endpoints.close()
+                self._unfollow()
         if failure is not None:
             raise failure
 
@@ -154,6 +156,13 @@ class Gateway:
             await self._none_left(parts.running)
         _cut(parts)
         self._drained.set()
+
+    def _pod_vanished(self, pod_uid: str, host: str) -> None:
+        """Nothing more comes from there: its requests end now, not when they time out."""
+        if self._parts is not None:
+            self._parts.pool.drop_idle(host)
+            for running in tuple(self._parts.running):
+                running.pod_vanished(pod_uid)
 
     async def _until_drained(
         self, parts: Parts, runner: web.ServerRunner, listener: asyncio.Server

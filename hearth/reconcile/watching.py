@@ -108,6 +108,23 @@ class Watching:
 
         return stop
 
+    def listen_pods(
+        self, listener: Callable[[ServiceKey, Manifest | None, Manifest | None], None]
+    ) -> Callable[[], None]:
+        """Call `listener(service, old, new)` at each change of a pod; returns how to stop."""
+
+        def changed(old: Manifest | None, new: Manifest | None) -> None:
+            before, after = _service_of(old), _service_of(new)
+            if before is not None and before == after:
+                listener(before, old, new)
+                return
+            if before is not None:
+                listener(before, old, None)
+            if after is not None:
+                listener(after, None, new)
+
+        return self._pods.listen(changed)
+
     def known(self) -> set[ServiceKey]:
         """Every service that there is."""
         return {key_of(manifest) for informer in self._services.values() for manifest in informer}

@@ -58,6 +58,7 @@ class Record:
     def first_byte(self, key, *, seconds):
         self.first_bytes += 1
         self.first_byte_s = seconds
+        self._tell()
 
     def backend_failed(self, key, *, reason):
         self.failures.append(reason)
@@ -66,6 +67,11 @@ class Record:
     async def until(self, ends: int) -> None:
         """Wait until so many requests have ended."""
         while len(self.ends) < ends:
+            await self.changed.wait()
+
+    async def first_byte_here(self) -> None:
+        """Wait until an answer has begun."""
+        while not self.first_bytes:
             await self.changed.wait()
 
     async def failed(self) -> None:

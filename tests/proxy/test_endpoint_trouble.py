@@ -1,6 +1,7 @@
 """Endpoints that are not what they seem: refusing, loading, hung."""
 
 import anyio
+import pytest
 
 from hearth.routes import ColdStart, HttpReadiness, TcpReadiness
 from tests.proxy import backend
@@ -181,3 +182,76 @@ async def test_who_comes_after_a_broken_answer_is_served_when_the_engine_takes_c
         assert status == 200
         assert s.record.failures == ["lost"]
         assert s.record.outcomes == ["upstream_error", "ok"]
+
+
+async def never_ends(conn: Conn) -> None:
+    """The beginning of a stream; of anything else, nothing."""
+    if conn.seen.json.get("stream"):
+        await conn.events()
+        await conn.chunk(backend.delta("hel"))
+    await conn.until_closed()
+
+
+LONG = {"X-Pad": "x" * 5000}
+"""A head as long as this is not remembered, so its request takes the long way."""
+
+
+@pytest.mark.parametrize("headers", [{}, LONG], ids=["short way", "long way"])
+@pytest.mark.parametrize("body", [BODY, STREAM], ids=["plain", "stream"])
+async def test_field_case_95_requests_at_a_pod_that_is_gone_end(body, headers):
+    async with (
+        backend.running(never_ends) as lost,
+        stage() as s,
+        anyio.create_task_group() as tasks,
+    ):
+        s.put(pod(lost, uid="gone/0"))
+        answer = await held(s, tasks, body, headers=headers)
+        await lost.until(lambda b: b.calls())
+        if body is STREAM:
+            await s.record.first_byte_here()
+        # Not Ready, then terminating: it may yet finish.
+        s.put(pod(lost, uid="gone/0", ready=False))
+        s.put()
+        s.routes.vanish("other", "10.0.0.9")
+        assert s.gateway.in_flight(KEY) == 1
+        s.routes.vanish("gone", lost.host)
+        await s.record.until(1)
+        await lost.until(lambda b: not b.open)
+    assert answer.status == (200 if body is STREAM else 502)
+    assert error_of(answer.text)["code"] == "upstream_error"
+    assert s.record.outcomes == ["upstream_error"]
+    assert len(lost.calls()) == 1
+    assert not s.gateway.in_flight(KEY)
+
+
+async def test_field_case_95_what_was_not_sent_yet_goes_to_another_pod():
+    """It is asked for the names of its models, and says nothing."""
+    async with (
+        backend.running(never_ends_at_all) as lost,
+        backend.running() as well,
+        stage() as s,
+        anyio.create_task_group() as tasks,
+    ):
+        s.put(pod(lost, uid="gone/0", served_name=None))
+        answer = await held(s, tasks)
+        await lost.until(lambda b: b.seen)
+        s.put(pod(well))
+        s.routes.vanish("gone", lost.host)
+        await s.record.until(1)
+    assert answer.status == 200
+    assert not lost.calls()
+
+
+async def never_ends_at_all(conn: Conn) -> None:
+    await conn.until_closed()
+
+
+async def test_field_case_95_no_idle_connection_to_its_address_is_used_again():
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server, uid="gone/0"))
+        await s.ask()
+        s.routes.vanish("gone", server.host)
+        await server.until(lambda b: not b.open)
+        s.put(pod(server, uid="next/0"))
+        await s.ask()
+        assert [call.connection for call in server.calls()] == [1, 2]

@@ -27,6 +27,10 @@ class Running(Protocol):
         """End it, in the form its client understands."""
         ...
 
+    def pod_vanished(self, pod_uid: str) -> None:
+        """End it if that is where it runs: nothing more can come from there."""
+        ...
+
 
 class Retiring(Protocol):
     """A client connection."""

@@ -94,6 +94,14 @@ class Pool:
         if site is not None and link in site.idle:
             site.idle.remove(link)
 
+    def drop_idle(self, host: str) -> None:
+        """Nothing listens at this address any more: abort what is idle there."""
+        for (site_host, _), site in self._sites.items():
+            if site_host == host:
+                links, site.idle = site.idle, []
+                for link in links:
+                    link.abandon()
+
     def expired(self, now: float) -> None:
         """Close what was idle for too long."""
         self.due = NEVER

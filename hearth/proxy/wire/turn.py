@@ -133,6 +133,21 @@ class Turn(Errand):
             self.write(out)
         self._judge(relay)
 
+    @guarded
+    def pod_vanished(self, pod_uid: str) -> None:
+        """Its endpoint may be gone: then it is as if the upstream connection had broken."""
+        if self.place is None or self.place.backend.pod_uid != pod_uid:
+            return
+        match self.state:
+            case State.NAME | State.DIAL:
+                # Nothing was sent: another endpoint may serve it.
+                self.parts.pool.leave(self._address(), self)
+                self.unreachable()
+            case _:
+                if self.link is not None:
+                    self.link.abandon()
+                self.lost(clean=False, heard=True)
+
     # The client's side
 
     @guarded

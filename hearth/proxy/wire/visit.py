@@ -234,6 +234,11 @@ class Visit(Farewell):
         else:
             self.fail(shutting_down(returns=self._parts.config.returns))
 
+    def pod_vanished(self, pod_uid: str) -> None:
+        """A pod's object is gone."""
+        if self._turn is not None:
+            self._turn.pod_vanished(pod_uid)
+
     def pause(self) -> None:
         """The client takes no more for now."""
         self._paused = True

@@ -181,6 +181,14 @@ class Warm:
         """The gateway stops."""
         self._leave()[1].cut()
 
+    def pod_vanished(self, pod_uid: str) -> None:
+        """A pod's object is gone."""
+        if self._place.backend.pod_uid != pod_uid:
+            return
+        if self._link is None:
+            self._parts.pool.leave(self._address(), self)
+        self._leave(dial=False)[0].pod_vanished(pod_uid)
+
     def expired(self, now: float) -> None:
         """The backend is silent."""
         self._leave()[0].expired(now)

@@ -374,7 +374,7 @@ def script(seed: int, steps: int = 30) -> list[Step]:
         elif roll < 0.985:
             found.append(("later", rng.choice((0.7, 4, 80, 700))))
         elif roll < 0.995:
-            found.append((rng.choice(("down", "rise")), rng.randrange(2)))
+            found.append((rng.choice(("down", "rise", "vanish")), rng.randrange(2)))
         else:
             found.append(("drain", rng.choice((0, 60))))
     return found
@@ -597,6 +597,9 @@ class World:
 
     async def _down(self, n: int) -> None:
         self.up[n] = False
+
+    async def _vanish(self, n: int) -> None:
+        self.routes.vanish(f"b{n + 1}", "10.0.0.1")
 
     async def _rise(self, n: int) -> None:
         self.up[n] = True

@@ -46,6 +46,13 @@ ONCE: dict[str, list[Step]] = {
         ONE, ("rush", 0, "alias", HOST, True), ask(1), answer(0),
     ],
     "a body that comes late": [ONE, ask(0, cut="head", late=True), answer(0), ask(0), answer(0)],
+    "a pod that is gone": [
+        TWO, ask(0), ask(1), ask(2, "streams"), answer(2, "events", cut="in body"), ("vanish", 0),
+        ("vanish", 1), ask(0), answer(0),
+    ],
+    "a pod that is gone before its answer is whole": [
+        ONE, ask(0), answer(0, cut="head"), ("vanish", 0), ask(0), answer(0), ("vanish", 0),
+    ],
     "a kept connection that died": [ONE, ask(0), answer(0), ("break", 0), ask(0), answer(0)],
 }  # fmt: skip
 
