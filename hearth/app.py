@@ -2,6 +2,7 @@
 
 import base64
 import logging
+import socket
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -125,6 +126,12 @@ class App:
             self.metrics,
             {"hearth": lambda: self._unready},
             watches={str(i.kind): i.staleness_s for i in self.watching.informers},
+            domains=(
+                *settings.admin_hosts,
+                settings.ingress_domain,
+                settings.cluster_domain,
+                socket.gethostname(),
+            ),
         )
 
     @asynccontextmanager

@@ -15,7 +15,18 @@ from pydantic.fields import FieldInfo
 from hearth.api import groups, wording
 from hearth.api.meta import Duration
 from hearth.reconcile.site import Site
-from hearth.values import Claims, Counts, Folder, Groups, Host, Label, Origins, Port, Positive
+from hearth.values import (
+    Claims,
+    Counts,
+    Folder,
+    Groups,
+    Host,
+    Hosts,
+    Label,
+    Origins,
+    Port,
+    Positive,
+)
 
 S = TypeVar("S", bound="Settings")
 
@@ -32,6 +43,11 @@ class Settings(BaseModel):
     host: str = Field("0.0.0.0", description="Address that the three ports listen on.")
     gateway_port: Port = Field(8080, description="OpenAI-compatible gateway; 0 takes a free port.")
     admin_port: Port = Field(8081, description="Health, metrics, demand table and status page.")
+    admin_hosts: Hosts = Field(
+        (),
+        description="Host names under which the admin port answers, comma separated, beside"
+        " addresses and the names of cluster and machine: a web page could lead any other here.",
+    )
     scaler_port: Port = Field(9090, description="KEDA ExternalScaler gRPC, plaintext.")
 
     release: str = Field("hearth", description="Name of the Helm release: prefix of its Services.")

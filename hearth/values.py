@@ -39,6 +39,13 @@ def _origins(value: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(map(_origin, value))
 
 
+_host = _text(_HOST, "a host name such as models.example.com", flags=re.ASCII | re.IGNORECASE)
+
+
+def _hosts(value: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(map(_host, value))
+
+
 def _groups(value: tuple[str, ...]) -> tuple[str, ...]:
     if not value or not set(value) <= set(groups.GROUPS):
         raise ValueError(f"write {' or '.join(groups.GROUPS)}, or both with a comma between them")
@@ -73,13 +80,9 @@ Positive = Annotated[Duration, AfterValidator(_positive)]
 Label = Annotated[
     str, AfterValidator(_text(_LABEL, "a name of lower-case letters, digits and hyphens"))
 ]
-Host = Annotated[
-    str,
-    AfterValidator(
-        _text(_HOST, "a host name such as models.example.com", flags=re.ASCII | re.IGNORECASE)
-    ),
-]
+Host = Annotated[str, AfterValidator(_host)]
 Groups = Annotated[tuple[str, ...], AfterValidator(_groups)]
+Hosts = Annotated[tuple[str, ...], AfterValidator(_hosts)]
 Origins = Annotated[tuple[str, ...], AfterValidator(_origins)]
 Folder = Annotated[Path, AfterValidator(_at_home)]
 Claims = Annotated[Mapping[str, str], AfterValidator(_claims)]

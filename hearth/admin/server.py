@@ -5,13 +5,13 @@ Nothing here wakes a service or changes anything.
 
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol
 
 import msgspec
 from aiohttp import hdrs, web
 
-from hearth import listening
+from hearth import browsers, listening
 from hearth.admin import document, feed, page
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
@@ -25,6 +25,8 @@ Check = Callable[[], str | None]
 
 STALE_S = 600.0
 """A watch is begun anew every few minutes: one that heard nothing for so long is blind."""
+_PROBES = ("/healthz", "/readyz")
+"""Asked by kubelets and load balancers, under any host."""
 _CLOSE_S = 0.5
 """How long a client that does not read may delay the end."""
 _HEADERS = {
@@ -58,6 +60,8 @@ class Admin:
     `checks` are asked at every `/readyz`, by name, and so are `watches`: seconds since each was
     heard.  Neither may block.  A blind watch is told, but changes nothing: what is known is served,
     and a leader that nobody addresses would serve nobody.
+
+    `domains`: names under which the port may be asked, beside addresses and private names.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Admin:
         checks: Mapping[str, Check],
         *,
         watches: Mapping[str, Callable[[], float]] | None = None,
+        domains: Collection[str] = (),
         interval_s: float = 0.25,
         ping_s: float = 10.0,
     ) -> None:
@@ -76,6 +81,7 @@ class Admin:
         self._metrics = metrics
         self._checks = checks
         self._watches = watches or {}
+        self._domains = [domain.strip(".").lower() for domain in domains]
         self._page = page.load()
         self._feed = feed.Feed(
             demand,
@@ -124,7 +130,7 @@ class Admin:
         return f"<Admin {self._runner.addresses if self._runner else 'closed'}>"
 
     def _application(self) -> web.Application:
-        app = web.Application(middlewares=[_signposted])
+        app = web.Application(middlewares=[_signposted, self._guarded])
         app.on_response_prepare.append(_secure)
         get = app.router.add_get
         get("/", self._index)
@@ -135,6 +141,27 @@ class Admin:
         get("/noctaya/queue", self._queue)
         get("/hearth/events", self._events, allow_head=False)
         return app
+
+    @web.middleware
+    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Nothing that this port tells is for web pages but its own."""
+        host = request.headers.get(hdrs.HOST, "")
+        if request.path in _PROBES:
+            return await handler(request)
+        if not browsers.is_private(host, domains=self._domains):
+            return web.Response(
+                status=421,
+                text=f"This port does not answer under the host {host[:200]!r}: a web page could lead"
+                " a name of its own here. Use an address, localhost or a name of the cluster, or"
+                " start Hearth with --admin-hosts (admin.hosts in the chart).\n",
+            )
+        if browsers.cross_site(
+            lambda name: request.headers.get(name, ""), method=request.method, host=host
+        ):
+            return web.Response(
+                status=403, text="This port does not answer web pages of other sites.\n"
+            )
+        return await handler(request)
 
     def _document(self) -> bytes:
         return msgspec.json.encode(

@@ -22,6 +22,7 @@ class Code(StrEnum):
     METHOD_NOT_ALLOWED = "method_not_allowed"
     INVALID_API_KEY = "invalid_api_key"
     AUTHENTICATION_UNAVAILABLE = "authentication_unavailable"
+    CROSS_SITE = "cross_site"
     INVALID_REQUEST = "invalid_request"
     UNSUPPORTED_ENCODING = "unsupported_encoding"
     REQUEST_TOO_LARGE = "request_too_large"
@@ -59,6 +60,7 @@ ANSWERS: Mapping[Code, Answer] = {
     Code.METHOD_NOT_ALLOWED: Answer(405, _REQUEST),
     Code.INVALID_API_KEY: Answer(401, "authentication_error"),
     Code.AUTHENTICATION_UNAVAILABLE: Answer(503, _SERVER),
+    Code.CROSS_SITE: Answer(403, _REQUEST),
     Code.INVALID_REQUEST: Answer(400, _REQUEST),
     Code.UNSUPPORTED_ENCODING: Answer(415, _REQUEST),
     Code.REQUEST_TOO_LARGE: Answer(413, _REQUEST),

@@ -60,6 +60,17 @@ def mistake() -> Problem:
     )
 
 
+def cross_site(origin: str) -> Problem:
+    """403: a web page asks that may not."""
+    page = f"A web page of {origin[:200]}" if origin not in ("", "null") else "A web page"
+    return Problem(
+        Code.CROSS_SITE,
+        f"{page} called this gateway from another site, which is not allowed. If it should be,"
+        " whoever runs the gateway allows its origin: --cors-origins, or gateway.corsOrigins in the"
+        " chart.",
+    )
+
+
 def too_large(limit_bytes: int) -> Problem:
     """413."""
     return Problem(

@@ -4,6 +4,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
+from hearth import browsers
 from hearth.api.meta import ServiceKey
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -69,6 +70,12 @@ class HostTable:
                 return OneService(ServiceKey(namespace, service))
             case _:
                 return None
+
+    def owns(self, host: str) -> bool:
+        """Whether no stranger's DNS can lead `host` here.  A short name of a service may be that of
+        a site: `chat.ai`."""
+        domains = (_lower(self.ingress_domain), _lower(self.cluster_domain))
+        return browsers.is_private(host, domains=domains)
 
     def advice(self) -> str:
         """The hosts that would work, for a person."""

@@ -15,6 +15,7 @@ from hearth.proxy.observer import Outcome
 from hearth.proxy.wire import guest, heads
 from hearth.proxy.wire.door import no_model
 from hearth.proxy.wire.parts import Parts
+from hearth.proxy.wire.plans import cross_site
 
 log = logging.getLogger(__name__)
 
@@ -90,6 +91,8 @@ class Server:
     ) -> tuple[ServiceKey | None, bytes]:
         """The service that was asked about, where it is one, and the answer."""
         scope = self._parts.door.scope(head.host)
+        if cross_site(head, self._parts.config):
+            raise faults.cross_site(head.field(b"origin").decode("latin-1"))
         if self._parts.stopping:
             raise shutting_down(returns=self._parts.config.returns)
         if not self._parts.routes.complete:

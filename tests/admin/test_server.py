@@ -28,7 +28,13 @@ class World:
         self.ages = {"pods": 3.0, "deployments.apps": 3.0}
         watches = {name: (lambda name=name: self.ages[name]) for name in self.ages}
         self.admin = server.Admin(
-            self.demand, self.routes, self.metrics, checks, watches=watches, interval_s=0.01
+            self.demand,
+            self.routes,
+            self.metrics,
+            checks,
+            watches=watches,
+            interval_s=0.01,
+            domains=("hearth.corp.example", "", "k8s.corp"),
         )
         self.routes.put(Route(key=CHAT, uid="u", created=0, phase="ScaledToZero"))
 
@@ -193,3 +199,48 @@ async def test_a_port_in_use_is_said_in_words(world):
 async def test_an_address_this_machine_lacks_is_said_in_words():
     with pytest.raises(server.CannotListen, match="this machine has no such address"):
         await World().admin.start("192.0.2.1", 0)
+
+
+PAGES = ("/", "/metrics", "/hearth/queue", "/noctaya/queue", "/hearth/events")
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"Origin": "https://page.example"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+        {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate", "Sec-Fetch-Dest": "iframe"},
+    ],
+)
+async def test_field_case_97_a_page_of_another_site_reads_nothing_here(http, path, fields):
+    async with http.get(path, headers=fields) as response:
+        assert response.status == 403
+        assert "ai" not in (await response.text()).split()
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("host", ["page.example:8081", "localhost.page.example", "chat.ai"])
+async def test_field_case_97_a_name_that_a_page_leads_here_is_not_answered(http, path, host):
+    async with http.get(path, headers={"Host": host}) as response:
+        assert response.status == 421
+        assert "--admin-hosts" in await response.text()
+
+
+async def test_field_case_97_operators_notice_nothing(world, http):
+    page = {"Sec-Fetch-Site": "same-origin", "Origin": f"http://127.0.0.1:{world.port}"}
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    for fields in (page, {**link, "Sec-Fetch-Dest": "document"}):
+        async with http.get("/", headers=fields) as response:
+            assert response.status == 200
+    hosts = (
+        "10.1.2.3:8081", "[fd00::1]:8081", "localhost:8081", "hearth-admin", "hearth.corp.example",
+        "hearth-admin.hearth-system.svc:8081", "hearth-admin.hearth-system.svc.k8s.corp",
+    )  # fmt: skip
+    for host in hosts:
+        async with http.get("/hearth/queue", headers={"Host": host}) as response:
+            assert response.status == 200
+    for path in ("/healthz", "/readyz"):
+        async with http.get(path, headers={"Host": "probe.example"}) as response:
+            assert response.status == 200

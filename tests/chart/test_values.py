@@ -36,6 +36,7 @@ SETTINGS = {
     "body_limit_bytes": ("gateway", "bodyLimitBytes"),
     "held_bytes": ("gateway", "heldBytes"),
     "cors_origins": ("gateway", "corsOrigins"),
+    "admin_hosts": ("admin", "hosts"),
     "error_detail": ("gateway", "errorDetail"),
     "polling_interval": ("scaler", "pollingInterval"),
     "watchdog": ("scaler", "watchdog"),

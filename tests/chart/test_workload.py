@@ -99,6 +99,7 @@ def test_settings_arrive_as_the_program_reads_them(helm):
             "drainLimit": "5m", "errorDetail": "full",
         },
         scaler={"pollingInterval": "30s", "watchdog": "20s"},
+        admin={"hosts": ["hearth.example.com"]},
         log={"level": "debug", "format": "json"},
     )  # fmt: skip
     env = _env(documents)
@@ -113,6 +114,7 @@ def test_settings_arrive_as_the_program_reads_them(helm):
         "body_limit_bytes": 134217728,
         "held_bytes": 10**10,
         "cors_origins": ("https://a.example", "https://b.example"),
+        "admin_hosts": ("hearth.example.com",),
         "error_detail": "full",
         "ready_grace": 20,
         "drain_limit": 300,

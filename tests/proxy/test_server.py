@@ -233,3 +233,96 @@ async def test_before_the_models_are_known_nobody_is_told_that_there_is_none():
         assert headers["Retry-After"] == "2" and s.demand.pending(KEY) == 0
         s.routes.complete = True
         assert (await s.ask())[0] == 404
+
+
+# Web pages
+
+
+ENGINE_S = (
+    "Access-Control-Allow-Origin: *",
+    "access-control-allow-credentials: true",
+    "Vary: origin",
+)
+
+
+async def open_to_every_page(conn: backend.Conn) -> None:
+    if b'"stream": true' in conn.seen.body:
+        await conn.events(*ENGINE_S)
+        await conn.chunk(backend.DONE)
+        await conn.end()
+    else:
+        await conn.json(backend.completion(), *ENGINE_S)
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/models", "/v1/responses/r1"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"Origin": "https://page.example", "Content-Type": "text/plain"},
+        {"Origin": "null"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+)
+async def test_field_case_97_a_page_of_another_site_wakes_nothing_and_reads_nothing(path, fields):
+    method = "POST" if path == CHAT else "GET"
+    async with backend.running(open_to_every_page) as server, stage() as s:
+        s.secrets["ai/keys"] = ValueError("no key is looked up for a page")
+        for host in (HOST, SHARED, "localhost", "chat.ai"):
+            for key in (None, KeyRef(secret="keys", key="api")):
+                for backends in ([], [pod(server)]):
+                    s.put(*backends, authentication=key)
+                    headers = {"Host": host, **fields, "Authorization": "Bearer x"}
+                    async with s.session.request(
+                        method,
+                        s.url + path,
+                        headers=headers,
+                        data=b'{"model":"chat","messages":[]}',
+                    ) as response:
+                        text = await response.text()
+                        assert (response.status, code_of(text)) == (403, "cross_site")
+                        assert not [n for n in response.headers if n.lower().startswith("access")]
+                    assert asleep(s)
+        assert server.seen == []
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("origin", [None, "http://chat.ai.svc", "https://ui.test"])
+async def test_field_case_97_what_an_engine_tells_pages_never_passes(origin, stream):
+    fields = {"Origin": origin} if origin else {}
+    allowed = {"https://ui.test": ("https://ui.test",)}.get(origin or "", ())
+    config = replace(CONFIG, cors_origins=allowed)
+    async with backend.running(open_to_every_page) as server, stage(config) as s:
+        s.put(pod(server))
+        body = {**model("chat"), "stream": stream}
+        for padding in ({}, {}, {"X-Pad": "x" * 5000}, {"Expect": "100-continue"}):
+            async with s.post(body, headers={**fields, **padding}) as response:
+                assert response.status == 200
+                told = response.headers
+                assert told.getall("Access-Control-Allow-Origin", []) == list(allowed)
+                assert "Access-Control-Allow-Credentials" not in told
+                assert told.getall("Vary", []) == (["Origin"] if allowed else [])
+        async with s.get("/v1/responses/r1", headers=fields) as response:
+            assert response.headers.getall("Access-Control-Allow-Origin", []) == list(allowed)
+
+
+async def test_field_case_97_a_gateway_that_is_open_to_all_pages_is():
+    config = replace(CONFIG, cors_origins=("*",))
+    async with backend.running(open_to_every_page) as server, stage(config) as s:
+        s.put(pod(server))
+        for origin in ("https://page.example", "null"):
+            fields = {"Origin": origin, "Sec-Fetch-Site": "cross-site"}
+            _, headers, _ = await s.ask(headers=fields)
+            assert headers.getall("Access-Control-Allow-Origin") == [origin]
+
+
+async def test_field_case_97_a_page_of_a_name_that_is_led_here_is_of_another_site():
+    """`chat.ai` is a service here, and may be a site elsewhere: DNS rebinding."""
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        fields = {"Origin": "http://chat.ai", "Sec-Fetch-Site": "same-origin"}
+        status, _, text = await s.ask(host="chat.ai", headers=fields)
+        assert (status, code_of(text)) == (403, "cross_site")
+        assert (await s.ask(host="chat.ai"))[0] == 200
+        fields = {"Origin": "http://www.page.example"}
+        status, _, _ = await s.ask(host="www.page.example", headers=fields)
+        assert status == 404

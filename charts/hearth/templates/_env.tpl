@@ -30,6 +30,9 @@
 {{- with .Values.gateway.corsOrigins }}
 - {name: HEARTH_CORS_ORIGINS, value: {{ join "," . | quote }}}
 {{- end }}
+{{- with .Values.admin.hosts }}
+- {name: HEARTH_ADMIN_HOSTS, value: {{ join "," . | quote }}}
+{{- end }}
 - {name: HEARTH_ERROR_DETAIL, value: {{ .Values.gateway.errorDetail | quote }}}
 - {name: HEARTH_LOG_LEVEL, value: {{ .Values.log.level | quote }}}
 - {name: HEARTH_LOG_FORMAT, value: {{ .Values.log.format | quote }}}

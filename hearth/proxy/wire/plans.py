@@ -7,6 +7,7 @@ import itertools
 import re
 from collections.abc import Callable
 
+from hearth import browsers
 from hearth.api.meta import ServiceKey
 from hearth.proxy import auth, headers, multipart, paths
 from hearth.proxy.config import GatewayConfig
@@ -103,13 +104,10 @@ class Answer:
 class Answers:
     """Answers to requests that differ in nothing that an answer's head depends on."""
 
-    def __init__(
-        self, known: "Known", number: int, *, extra: bytes, last: bool, drop_cors: bool
-    ) -> None:
+    def __init__(self, known: "Known", number: int, *, extra: bytes, last: bool) -> None:
         """`number`: of its own among all that share `known`."""
         self._extra = extra
         self._last = last
-        self._drop_cors = drop_cors
         self._known = known
         self._number = number
 
@@ -146,7 +144,7 @@ class Answers:
         reply = Reply(http11=True, last=self._last, extra=self._extra)
         if not isinstance(reply.follow(head), Sized):
             return None
-        told = reply.head(head, drop_cors=self._drop_cors)
+        told = reply.head(head)
         match = _LENGTH.search(told)
         return Answer(head, told[: match.start(1)], told[match.end(1) :]) if match else None
 
@@ -206,6 +204,7 @@ class Plans:
             or head.expects
             or head.encoding not in (b"", b"identity")
             or multipart.boundary(head.content_type.decode("latin-1")) is not None
+            or cross_site(head, config)
         ):
             return None
         if len(self._known) >= _HEADS:
@@ -226,7 +225,6 @@ class Plans:
                 next(self._numbers),
                 extra=extra,
                 last=not head.keep,
-                drop_cors=bool(self._config.cors_origins),
             )
         return found
 
@@ -243,6 +241,18 @@ def cors(head: heads.RequestHead, config: GatewayConfig) -> bytes:
         return b""
     origin = head.field(b"origin").decode("latin-1") or None
     return rewriting.lines(headers.cors(origin, config.cors_origins).items())
+
+
+def cross_site(head: heads.RequestHead, config: GatewayConfig) -> bool:
+    """Whether a web page asks that may not."""
+    host = head.host.decode("latin-1")
+    return browsers.cross_site(
+        lambda name: head.field(name.encode()).decode("latin-1"),
+        method=head.method,
+        host=host,
+        allowed=config.cors_origins,
+        rebindable=not config.hosts.owns(host),
+    )
 
 
 def length(plan: Plan, data: bytes) -> tuple[int, int] | None:

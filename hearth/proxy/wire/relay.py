@@ -27,18 +27,15 @@ class Relay:
     """Writes nothing: what it returns is to be written, in order."""
 
     __slots__ = (
-        "_answer", "_body", "_drop_cors", "_headed", "_late", "_pending", "_reply", "_text",
+        "_answer", "_body", "_headed", "_late", "_pending", "_reply", "_text",
         "_until_done", "begun", "error", "outcome", "verdict",
     )  # fmt: skip
 
-    def __init__(
-        self, answer: heads.AnswerHead, reply: Reply, *, until_done: bool, drop_cors: bool
-    ) -> None:
+    def __init__(self, answer: heads.AnswerHead, reply: Reply, *, until_done: bool) -> None:
         """`until_done`: an event stream that ends without `[DONE]` was cut."""
         self._answer = answer
         self._reply = reply
         self._until_done = until_done
-        self._drop_cors = drop_cors
         self._body = reply.follow(answer)
         self._pending = b""
         self._text = b""
@@ -144,7 +141,7 @@ class Relay:
 
     def _head(self) -> None:
         self._headed = True
-        self._pending = self._reply.head(self._answer, drop_cors=self._drop_cors)
+        self._pending = self._reply.head(self._answer)
 
     def _collect(self, content: bytes) -> None:
         self._text += content

@@ -92,7 +92,7 @@ class Reply:
             return Chunked(decode=True)
         return Unbounded() if answer.length is None else Sized(answer.length)
 
-    def head(self, answer: heads.AnswerHead, *, drop_cors: bool) -> bytes:
+    def head(self, answer: heads.AnswerHead) -> bytes:
         """The head of a relayed answer; `follow` came before."""
         self.status = answer.status
         self.events = answer.events
@@ -105,7 +105,6 @@ class Reply:
             answer,
             framing=lines,
             length=spliced and not answer.chunked and answer.status != 204,
-            drop_cors=drop_cors,
             extra=self.extra,
         )
 

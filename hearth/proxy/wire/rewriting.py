@@ -62,13 +62,12 @@ def forwarded(
     return b"".join(parts)
 
 
-def relayed(
-    head: AnswerHead, *, framing: bytes, length: bool, drop_cors: bool, extra: bytes
-) -> bytes:
+def relayed(head: AnswerHead, *, framing: bytes, length: bool, extra: bytes) -> bytes:
     """An answer's head as a client is told it, blank line included.
 
     `framing`: our own field lines about the body and the connection.  `length`: the backend's
-    Content-Length passes.  `drop_cors`: the gateway answers browsers itself, by `extra`.
+    Content-Length passes.  `extra`: lines of the gateway's own.  What pages may read, it says
+    alone: engines tell all of them that they may.
     """
     # A length that is called this hop's own is still the body's end.
     drops = _HOP | (head.hops - _FRAMING) if head.hops else _HOP
@@ -85,7 +84,10 @@ def relayed(
             served = True
         elif low == b"x-accel-buffering":
             unbuffered = True
-        elif drop_cors and low.startswith(b"access-control-"):
+        elif low.startswith(b"access-control-"):
+            continue
+        elif low == b"vary" and value.lower() == b"origin":
+            # It varied in what was just left out.
             continue
         parts += (name, b": ", value, b"\r\n")
     if not served:

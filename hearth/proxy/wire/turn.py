@@ -81,7 +81,6 @@ class Turn(Errand):
             head,
             self.reply,
             until_done=self.stream and self._asked.done,
-            drop_cors=bool(parts.config.cors_origins),
         )
         if not self.held:
             # Shown at once: a client may want to see that its stream has begun.

@@ -13,7 +13,7 @@ from hearth.proxy.observer import Outcome
 from hearth.proxy.wire import heads, rewriting
 from hearth.proxy.wire.farewell import Farewell
 from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.plans import Plan, cors
+from hearth.proxy.wire.plans import Plan, cors, cross_site
 from hearth.proxy.wire.reply import Reply
 from hearth.proxy.wire.sending import prepared
 from hearth.proxy.wire.states import Client
@@ -54,6 +54,8 @@ class Visit(Farewell):
         head, parts = self._head, self._parts
         asked = paths.read(head.method, head.path)
         self._scope = scope = parts.door.scope(head.host)
+        if cross_site(head, parts.config):
+            raise faults.cross_site(head.field(b"origin").decode("latin-1"))
         if parts.stopping:
             raise shutting_down(returns=parts.config.returns)
         if not parts.routes.complete:

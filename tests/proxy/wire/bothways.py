@@ -336,7 +336,8 @@ def script(seed: int, steps: int = 30) -> list[Step]:
             fields = b"" if usual else rng.choice(
                 (b"", b"Connection: close\r\n", b"Authorization: Bearer k1\r\n",
                  b"X-Api-Key: k1\r\n", b"Connection: keep-alive, x-q\r\nX-Q: 1\r\n",
-                 b"Origin: https://a\r\n", b"Expect: 100-continue\r\n",
+                 b"Origin: https://a\r\n", b"Origin: https://page.example\r\n",
+                 b"Expect: 100-continue\r\n",
                  b"Content-Type: multipart/form-data; boundary=b\r\n",
                  b"Content-Encoding: gzip\r\n", b"X-Forwarded-For: 1.2.3.4\r\n")
             )  # fmt: skip

@@ -78,6 +78,8 @@ def test_any_other_byte_makes_another_head(other):
         head(after=b"Host: other\r\n"),
         head(after=b" folded\r\n"),
         head(before=b"Content-Type: multipart/form-data; boundary=x\r\n"),
+        head(before=b"Origin: https://page.example\r\n"),
+        head(before=b"Sec-Fetch-Site: cross-site\r\n"),
         head(before=b"X-Pad: " + b"x" * 5000 + b"\r\n"),
         POST + b"Transfer-Encoding: chunked\r\n\r\n",
     ],
@@ -148,8 +150,8 @@ ANSWER = (
 )
 
 
-def answers(*, extra: bytes = b"", last: bool = False, drop_cors: bool = False) -> Answers:
-    return Answers({}, 0, extra=extra, last=last, drop_cors=drop_cors)
+def answers(*, extra: bytes = b"", last: bool = False) -> Answers:
+    return Answers({}, 0, extra=extra, last=last)
 
 
 def test_an_answers_head_as_the_client_is_told_it():
@@ -175,7 +177,7 @@ def test_the_last_answer_says_so():
 
 def test_a_gateway_that_answers_browsers_drops_what_the_backend_tells_them():
     data = b"HTTP/1.1 200 OK\r\nAccess-Control-Allow-Origin: *\r\nContent-Length: 2\r\n\r\n"
-    found = answers(drop_cors=True).find(data)
+    found = answers().find(data)
     assert found is not None
     assert b"Access-Control" not in found[0].before
 
@@ -212,9 +214,7 @@ def test_what_is_no_plain_answer_is_not_ours(data):
 
 def test_a_flood_of_answers_is_forgotten_again():
     shared: Known = {}
-    several = [
-        Answers(shared, n, extra=b"X: %d\r\n" % n, last=False, drop_cors=True) for n in range(3)
-    ]
+    several = [Answers(shared, n, extra=b"X: %d\r\n" % n, last=False) for n in range(3)]
     for number in range(3000):
         data = (ANSWER % 2).replace(b"Date: x", b"X-Request-Id: %d" % number)
         for n, known in enumerate(several):

@@ -21,7 +21,7 @@ def relay(
     if early:
         reply.early()
     head = heads.answer(b"\r\n".join((b"HTTP/1.1 " + status, *lines, b"", b"")))
-    return Relay(head, reply, until_done=True, drop_cors=False), reply
+    return Relay(head, reply, until_done=True), reply
 
 
 def test_a_warm_stream_shows_its_head_before_its_body():

@@ -46,7 +46,7 @@ def test_the_last_answer_of_a_connection_says_so(http11, last):
     assert b"\r\nConnection: close\r\n" in r.early()
     r = reply(http11=http11, last=last)
     r.follow(answer(LENGTH))
-    assert b"\r\nConnection: close\r\n" in r.head(answer(LENGTH), drop_cors=False)
+    assert b"\r\nConnection: close\r\n" in r.head(answer(LENGTH))
     assert r.last
 
 
@@ -90,7 +90,7 @@ def test_anthropic_s_errors_have_a_name():
 def test_a_problem_in_the_middle_of_anything_else_breaks_it_off(lines):
     r = reply()
     r.follow(answer(*lines))
-    r.head(answer(*lines), drop_cors=False)
+    r.head(answer(*lines))
     with pytest.raises(Unfinished):
         r.error(answers.of(LATE))
 
@@ -120,7 +120,7 @@ def test_each_framing(lines, early, http11, framing, wire, out):
         r.early()
     body = r.follow(head)
     if not early:
-        told = r.head(head, drop_cors=False)
+        told = r.head(head)
         assert (b"Transfer-Encoding: chunked" in told) == (framing == b"chunked")
         assert (b"Content-Length" in told) == (framing == b"length")
     sent = r.part(body.walk(wire))
@@ -133,7 +133,7 @@ def test_each_framing(lines, early, http11, framing, wire, out):
 def test_an_answer_without_a_body_has_no_framing(status):
     r, head = reply(), answer(CHUNKS, status=status)
     assert r.follow(head).ended
-    assert b"chunked" not in r.head(head, drop_cors=False)
+    assert b"chunked" not in r.head(head)
     assert r.end() == b""
 
 
@@ -153,6 +153,6 @@ def test_an_answer_without_a_body_has_no_framing(status):
 def test_a_half_sent_event_is_closed_first(sent, closing):
     r, head = reply(http11=False), answer(EVENTS)
     body = r.follow(head)
-    r.head(head, drop_cors=False)
+    r.head(head)
     body.walk(sent)
     assert r.error(answers.of(LATE)).startswith(closing + b"data: {")
