@@ -151,7 +151,7 @@ class Admin:
         if not browsers.is_private(host, domains=self._domains):
             return web.Response(
                 status=421,
-                text=f"This port does not answer under the host {host[:200]!r}: a web page could lead"
+                text=f"This port does not answer under the host {host[:200]!r}: a page could lead"
                 " a name of its own here. Use an address, localhost or a name of the cluster, or"
                 " start Hearth with --admin-hosts (admin.hosts in the chart).\n",
             )
