@@ -19,7 +19,7 @@ from hearth.externalscaler.externalscaler_grpc import ExternalScalerStub
 from hearth.externalscaler.externalscaler_pb2 import ScaledObjectRef
 from hearth.reconcile.site import Site
 from hearth.settings import LocalSettings
-from tests import demanded
+from tests import demanded, hanging
 from tests.keda.pki import Pki
 from tests.proxy import backend
 from tests.test_render import RUNTIME, SERVICE
@@ -47,7 +47,7 @@ async def serving(*texts, cluster=None, site=None, scaler_tls_port=None, **field
     cluster = cluster or LocalCluster()
     await apply(cluster, *texts)
     app = App(cluster, settings(**fields), scaler_tls_port=scaler_tls_port)
-    with anyio.fail_after(30):
+    with hanging.guard():
         async with (
             app.listen() as bound,
             aiohttp.ClientSession() as session,
@@ -152,7 +152,7 @@ class Broken(LocalCluster):
 async def test_field_case_77_a_watch_that_breaks_for_a_mistake_of_ours_ends_the_process():
     """Whoever runs it starts it anew: never up and blind."""
     app = App(Broken(), settings())
-    with anyio.fail_after(30), pytest.RaisesGroup(ValueError, flatten_subgroups=True):
+    with hanging.guard(), pytest.RaisesGroup(ValueError, flatten_subgroups=True):
         await app.watch()
 
 

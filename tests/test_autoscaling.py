@@ -22,6 +22,7 @@ from hearth.reconcile.publishing import Publisher
 from hearth.reconcile.site import Site
 from hearth.reconcile.watching import Watching
 from hearth.routes import RouteTable
+from tests import hanging
 from tests.cluster.local.scaling import replicas, until
 from tests.reconcile import builders
 from tests.reconcile.world import written
@@ -88,7 +89,7 @@ class World:
         )
 
     async def event(self, reason: str):
-        with anyio.fail_after(30):
+        with hanging.guard():
             while True:
                 events = await self.cluster.list(kinds.EVENT)
                 for event in events.items:
@@ -137,7 +138,7 @@ async def leading(*, keda: bool, watchdog_s: float | None = None) -> AsyncIterat
 
 async def seen(world: World, count: int) -> None:
     """Wait until the route has the Deployment at this scale."""
-    with anyio.fail_after(30):
+    with hanging.guard():
         while True:
             changed = world.routes.changed(KEY)
             route = world.routes.find(KEY)

@@ -4,6 +4,8 @@ import signal
 import subprocess
 import sys
 
+from tests import hanging
+
 _LOADED = """
 import sys
 from hearth import __main__
@@ -17,7 +19,9 @@ finally:
 
 
 def said(*command):
-    return subprocess.run([sys.executable, *command], capture_output=True, text=True, timeout=30)
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, timeout=hanging.limit_s()
+    )
 
 
 def test_the_stub_is_reached_without_importing_the_application():

@@ -9,6 +9,7 @@ from hearth.admin import feed
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.routes import Route, RouteTable
+from tests import hanging
 
 CHAT = ServiceKey("ai", "chat")
 
@@ -37,7 +38,7 @@ class World:
 async def followed(world, *, times=1):
     """Follow so many times at once; gives what receives the next event of any."""
     send, receive = anyio.create_memory_object_stream[bytes](100)
-    with anyio.fail_after(30), send, receive:
+    with hanging.guard(), send, receive:
         async with anyio.create_task_group() as group:
             for _ in range(times):
                 group.start_soon(world.feed.follow, send.send)

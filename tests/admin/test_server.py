@@ -14,6 +14,7 @@ from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.metrics import prometheus
 from hearth.routes import Route, RouteTable
+from tests import hanging
 
 CHAT = ServiceKey("ai", "chat")
 
@@ -145,7 +146,7 @@ async def test_what_is_not_here_names_what_is(http):
 
 
 async def test_events_tell_each_change_as_the_same_document(world, http):
-    with anyio.fail_after(30):
+    with hanging.guard():
         async with events(http) as next_event:
             [service] = await next_event()
             assert (service["phase"], service["pending"]) == ("ScaledToZero", 0)
@@ -170,7 +171,7 @@ async def test_looking_wakes_nothing(world, http):
 
 
 async def test_a_page_that_is_closed_is_followed_no_longer(world, http):
-    with anyio.fail_after(30):
+    with hanging.guard():
         async with events(http) as next_event:
             await next_event()
         while world.admin.followers:
@@ -179,7 +180,7 @@ async def test_a_page_that_is_closed_is_followed_no_longer(world, http):
 
 
 async def test_followers_do_not_delay_the_end(world, http):
-    with anyio.fail_after(30):
+    with hanging.guard():
         async with events(http) as next_event:
             await next_event()
             await world.admin.stop()

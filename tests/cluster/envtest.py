@@ -17,11 +17,11 @@ import aiohttp
 import pytest
 import yaml
 
+from tests import hanging
 from tests.conftest import require
 
 ADMIN, NOBODY = "admin-token", "nobody-token"
 _TOKENS = f'{ADMIN},admin,1,"system:masters"\n{NOBODY},nobody,2\n'
-_READY_S = 60
 
 
 @dataclass(frozen=True)
@@ -161,10 +161,10 @@ def _wait_ready(server: ApiServer, process: subprocess.Popen[bytes]) -> None:
     request = urllib.request.Request(
         f"{server.url}/readyz", headers={"Authorization": f"Bearer {ADMIN}"}
     )
-    until = time.monotonic() + _READY_S
+    until = time.monotonic() + hanging.limit_s(60)
     while time.monotonic() < until:
         try:
-            with urllib.request.urlopen(request, context=unchecked, timeout=5):
+            with urllib.request.urlopen(request, context=unchecked, timeout=hanging.limit_s(5)):
                 return
         except OSError:
             pass

@@ -23,6 +23,7 @@ from hearth.cluster.interface import (
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.reconcile import desired, plan, writing
 from hearth.reconcile.site import Site
+from tests import hanging
 from tests.conftest import require
 from tests.reconcile import builders
 
@@ -114,7 +115,7 @@ def replicas_owners(manifest):
 async def first(stream, count):
     """The next `count` changes that are no bookmarks."""
     found = []
-    with anyio.fail_after(60):
+    with hanging.guard(60):
         async with aclosing(stream):
             async for change in stream:
                 if change.type != "BOOKMARK":
@@ -127,7 +128,7 @@ async def first(stream, count):
 async def left(cluster, namespace, references):
     """Once these config maps are left, and who owns them: at once in memory, in a cluster when
     its collector comes round."""
-    with anyio.fail_after(60):
+    with hanging.guard(60):
         while True:
             listing = await cluster.list(kinds.CONFIG_MAP, namespace=namespace)
             found = {

@@ -11,6 +11,7 @@ from hearth.cluster.informer import Informer
 from hearth.cluster.interface import Conflict, Forbidden, Invalid, Unavailable
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.workqueue import WorkQueue
+from tests import hanging
 
 SOON = Backoff(0.001, 0.001)
 
@@ -29,7 +30,7 @@ class Seen:
         self._changed = anyio.Event()
 
     async def reach(self, count):
-        with anyio.fail_after(30):
+        with hanging.guard():
             while len(self.outcomes) < count:
                 await self._changed.wait()
 
@@ -170,7 +171,7 @@ async def test_what_is_aside_is_bounded_and_its_places_are_given_back():
         tasks.start_soon(controller.run)
         for key in keys:
             queue.add(key)
-        with anyio.fail_after(30):
+        with hanging.guard():
             while len(reconcile.at_work) < 5:
                 await anyio.lowlevel.checkpoint()
         reconcile.release()
@@ -186,7 +187,7 @@ async def test_a_key_whose_pass_is_aside_is_not_worked_on_twice():
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(controller.run)
         queue.add("a")
-        with anyio.fail_after(30):
+        with hanging.guard():
             while not reconcile.at_work:
                 await anyio.lowlevel.checkpoint()
         for _ in range(3):  # while it is worked on: once more, afterwards
@@ -216,7 +217,7 @@ async def test_nothing_is_worked_on_before_the_informers_are_synced():
         await anyio.wait_all_tasks_blocked()
         assert not done.is_set()
         tasks.start_soon(informer.run)
-        with anyio.fail_after(30):
+        with hanging.guard():
             await done.wait()
         tasks.cancel_scope.cancel()
 
@@ -232,7 +233,7 @@ async def test_cancelled_in_a_pass_it_leaves_the_key_free():
     queue.add("a")
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(Controller("test", reconcile, queue=queue).run)
-        with anyio.fail_after(30):
+        with hanging.guard():
             await started.wait()
         tasks.cancel_scope.cancel()
     queue.add("a")

@@ -13,6 +13,7 @@ import pytest_asyncio
 import yaml
 
 from hearth.api import groups
+from tests import hanging
 from tests.api.samples import EVERYTHING, OCI, RESERVED, STORED, runtime, service
 from tests.api.sides import SIDES
 from tests.cluster import envtest
@@ -71,7 +72,7 @@ def kubectl(apiserver):
     files = [word for path in DEFINITIONS for word in ("-f", str(path))]
     call("create", "namespace", NAMESPACE)
     call("apply", "--server-side", *files)
-    call("wait", "--for=condition=Established", "--timeout=60s", *files)
+    call("wait", "--for=condition=Established", f"--timeout={hanging.duration(60)}", *files)
     yield call
     call("delete", *files)
 

@@ -21,6 +21,7 @@ from hearth.cluster.interface import (
     Unavailable,
 )
 from hearth.cluster.local.cluster import LocalCluster
+from tests import hanging
 
 SOON = Backoff(0.001, 0.001)
 
@@ -46,7 +47,7 @@ class Told:
         self._changed = anyio.Event()
 
     async def reach(self, count):
-        with anyio.fail_after(30):
+        with hanging.guard():
             while len(self.changes) < count:
                 await self._changed.wait()
         return self.changes
@@ -56,7 +57,7 @@ class Told:
 async def running(informer):
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(informer.run)
-        with anyio.fail_after(30):
+        with hanging.guard():
             await informer.synced.wait()
         yield informer
         tasks.cancel_scope.cancel()
@@ -187,7 +188,7 @@ async def play(*script, **options):
     told = Told(informer)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(informer.run)
-        with anyio.fail_after(30):
+        with hanging.guard():
             await cluster.finished.wait()
         tasks.cancel_scope.cancel()
     return cluster.asked, told.changes, informer
@@ -291,7 +292,7 @@ class TestOnABadCluster:
         stop()
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
-            with anyio.fail_after(30):
+            with hanging.guard():
                 await cluster.finished.wait()
             tasks.cancel_scope.cancel()
         assert flips == [(False, 0), (True, 1), (False, 0)]
@@ -303,7 +304,7 @@ class TestOnABadCluster:
         informer = Informer(cluster, kinds.CONFIG_MAP, relist_s=0.001)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
-            with anyio.fail_after(30):
+            with hanging.guard():
                 while cluster.asked.count("list") < 2:
                     await cluster.finished.wait()
                     cluster.finished = anyio.Event()
@@ -328,7 +329,7 @@ class TestOnABadCluster:
         informer = Informer(cluster, kinds.CONFIG_MAP, backoff=Counting(1, 1), clock=ages)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
-            with anyio.fail_after(30):
+            with hanging.guard():
                 await cluster.finished.wait()
             tasks.cancel_scope.cancel()
         assert cluster.asked == ["list"] + ["watch 5"] * 4

@@ -12,6 +12,7 @@ from hearth.cluster.interface import Expired, Forbidden, KindMissing, NotFound, 
 from hearth.cluster.kube import cluster as kube
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.scoped import Scoped
+from tests import hanging
 from tests.cluster import envtest
 
 RUNTIME = kinds.inference_runtime("serving.hearth.dev")
@@ -50,7 +51,7 @@ class Troubled:
                     return
 
     async def reach(self, *asked):
-        with anyio.fail_after(30):
+        with hanging.guard():
             while asked not in self.asked:
                 await self._asked.wait()
         self.asked.clear()
@@ -74,7 +75,7 @@ def only(cluster, *namespaces, **options):
 
 async def first(stream, count, *, bookmarks=False):
     found = []
-    with anyio.fail_after(30):
+    with hanging.guard():
         async with aclosing(stream):
             async for change in stream:
                 if bookmarks or change.type != "BOOKMARK":
@@ -107,7 +108,7 @@ async def informed(cluster, **options):
         while sorted(m["metadata"]["name"] for m in informer) != sorted(names):
             await changed[0].wait()
 
-    with anyio.fail_after(30):
+    with hanging.guard():
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
             await informer.synced.wait()
@@ -241,7 +242,7 @@ class TestWatch:
         cluster.asked.clear()
         await cluster.create(config("c1", namespace="ai"))
         seen = []
-        with anyio.fail_after(30):
+        with hanging.guard():
             async with aclosing(one.watch(kinds.CONFIG_MAP, since=since)) as stream:
                 async for change in stream:
                     if change.type == "BOOKMARK":

@@ -3,6 +3,7 @@ import pytest
 
 from hearth.cluster.backoff import Backoff
 from hearth.cluster.workqueue import WorkQueue
+from tests import hanging
 
 
 @pytest.fixture
@@ -101,7 +102,7 @@ async def test_waiters_are_woken_one_key_each():
     async def worker():
         taken.append(await queue.wait())
 
-    with anyio.fail_after(30):
+    with hanging.guard():
         async with anyio.create_task_group() as tasks:
             for _ in range(3):
                 tasks.start_soon(worker)

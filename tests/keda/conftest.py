@@ -15,6 +15,7 @@ from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
 from hearth.keda.server import ScalerServer
 from hearth.routes import Backend, Route, RouteTable
+from tests import hanging
 from tests.keda.pki import Pki
 from tests.virtualtime import VirtualTime
 
@@ -44,7 +45,7 @@ class Count:
         self._add()
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        with anyio.fail_after(30):
+        with hanging.guard():
             while not reached():
                 await self.changed.wait()
 
@@ -77,7 +78,7 @@ class World:
 
     async def until_streams(self, count: int) -> None:
         """Wait for streams that the observer is not told of: of services not known yet."""
-        with anyio.fail_after(30):
+        with hanging.guard():
             while self.server.pushes.streams(KEY) != count:
                 await anyio.lowlevel.checkpoint()
 

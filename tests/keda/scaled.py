@@ -19,6 +19,7 @@ from hearth.demand import DemandTable
 from hearth.keda.scene import Scene
 from hearth.keda.server import ScalerServer
 from hearth.routes import Backend, Route, RouteTable, Scale
+from tests import hanging
 from tests.cluster.local.scaling import deployment
 from tests.virtualtime import VirtualTime
 
@@ -114,7 +115,7 @@ class World:
 
     async def sees(self, replicas: int, key: ServiceKey = KEY) -> None:
         """Wait until the route knows that there should be so many."""
-        with anyio.fail_after(30):
+        with hanging.guard():
             while True:
                 changed = self.routes.changed(key)
                 route = self.routes.find(key)

@@ -26,6 +26,7 @@ from hearth.keda.identities import BAD_REREAD_S, REREAD_S, Identities
 from hearth.keda.server import ScalerServer
 from hearth.keda.tls import Door
 from hearth.routes import Route, RouteTable
+from tests import hanging
 from tests.conftest import require
 from tests.keda.conftest import Count, reference
 from tests.keda.pki import Pair, Pki
@@ -131,7 +132,7 @@ def run_on(loop: str, test: Callable[[World], Awaitable[None]], pki: Pki) -> Non
         require("uvloop", found, "pip install hearth[uvloop]")
 
     async def main() -> None:
-        with anyio.fail_after(30):
+        with hanging.guard():
             async with serving(pki) as world:
                 await test(world)
 

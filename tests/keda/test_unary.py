@@ -18,6 +18,7 @@ from h2.settings import SettingCodes
 
 from hearth.externalscaler import externalscaler_pb2 as pb
 from hearth.keda.unary import MAX_REQUEST_BYTES
+from tests import hanging
 from tests.keda.conftest import KEY, reference
 
 SERVICE = "/externalscaler.ExternalScaler/"
@@ -66,7 +67,7 @@ class Wire:
         await self._socket.send(self.h2.data_to_send())
 
     async def until(self, reached) -> None:
-        with anyio.fail_after(30):
+        with hanging.guard():
             while not reached():
                 await self.send()
                 self._take(await self._socket.receive())

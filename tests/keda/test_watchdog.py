@@ -14,6 +14,7 @@ from hearth.cluster.leader import NotLeading
 from hearth.keda import watchdog
 from hearth.keda.watchdog import Watchdog
 from hearth.routes import Route
+from tests import hanging
 from tests.cluster.local.scaling import deployment
 from tests.keda.scaled import BOUNDS, KEY, Steady, World, settle, world
 
@@ -37,7 +38,7 @@ class Bench(World):
         self.heard = anyio.Event()
 
     async def until_told(self, count: int) -> None:
-        with anyio.fail_after(30):
+        with hanging.guard():
             while len(self.told) < count:
                 await self.heard.wait()
 

@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from hearth import names
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
+from tests import hanging
 from tests.kubernetes import world as worlds
 from tests.kubernetes.world import LIMIT_S, World, kubectl, run, variable
 from tests.lifecycle import harness
@@ -26,7 +27,7 @@ _REPOSITORY, _, _TAG = IMAGE.rpartition(":")
 VALUES = {
     "image": {"repository": _REPOSITORY, "tag": _TAG},
     "scaler": {"pollingInterval": "2s"},
-    "gateway": {"readyGrace": "1s", "drainLimit": "20s"},
+    "gateway": {"readyGrace": "1s", "drainLimit": hanging.duration(20)},
 }
 """Quick where the defaults are patient."""
 READY = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1}
@@ -41,7 +42,7 @@ def stub(name: str, *flags: str, args=None, **spec) -> Manifest:
 def service(name: str, namespace: str, **how) -> Manifest:
     """An LLMService that is quick to sleep."""
     manifest = harness.service(
-        name, **{"scaleDownStabilization": "3s", "activationTimeout": "60s"} | how
+        name, **{"scaleDownStabilization": "3s", "activationTimeout": hanging.duration(60)} | how
     )
     manifest["metadata"]["namespace"] = namespace
     return manifest
@@ -59,7 +60,7 @@ class Release:
         """`helm install` (or upgrade), and wait until it can be used."""
         await run(self.helm, verb, NAME, CHART, "--namespace", HOME, "--values", "-",
                   stdin=json.dumps(VALUES | values))  # fmt: skip
-        await kubectl("-n", HOME, "rollout", "status", f"deployment/{NAME}", "--timeout=90s")
+        await kubectl("-n", HOME, "rollout", "status", f"deployment/{NAME}", worlds.WITHIN)
         # Those of an earlier revision, too, which may be asked until they are gone.
         await self.world.pods(HOME, OURS, lambda pods: not any(map(_goes, pods)))
         await self.leader()
@@ -71,7 +72,7 @@ class Release:
         Nothing can be watched for that: rules in each node's kernel follow the EndpointSlice.
         """
         url = f"http://{names.release_gateway(NAME)}.{HOME}.svc.cluster.local/v1/models"
-        with anyio.fail_after(LIMIT_S):
+        with hanging.guard(90):
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
                     async with self.session.get(url) as response:
@@ -82,7 +83,7 @@ class Release:
     async def reachable_name(self, key: ServiceKey) -> None:
         """Wait until a service's name, which may be new to the cluster's DNS, can be looked up."""
         url = f"http://{names.gateway_service(key)}.{key.namespace}.svc.cluster.local/v1/models"
-        with anyio.fail_after(LIMIT_S):
+        with hanging.guard(90):
             while True:
                 with contextlib.suppress(aiohttp.ClientError):
                     async with self.session.get(url):
@@ -118,7 +119,7 @@ class Release:
 
     async def answer_in_a_handover(self, key: ServiceKey) -> str:
         """The same where the node may lead to a process that goes: who is told so comes again."""
-        with anyio.fail_after(LIMIT_S):
+        with hanging.guard(90):
             while True:
                 async with self.chat(key, stream=False) as response:
                     answer = await response.json()

@@ -39,7 +39,7 @@ async def test_from_zero_to_two_and_back_and_then_keda_comes(hearth, world, name
 
     await kubectl("apply", "--server-side", "-f", manifest)
     await kubectl("-n", "keda", "wait", "--for=condition=Available", "deployment", "--all",
-                  "--timeout=90s")  # fmt: skip
+                  worlds.WITHIN)  # fmt: skip
     await world.until(
         kinds.SCALED_OBJECT,
         key,

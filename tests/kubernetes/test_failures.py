@@ -3,6 +3,7 @@
 import pytest
 
 from hearth.api.meta import ServiceKey
+from tests import hanging
 from tests.kubernetes import world as worlds
 from tests.kubernetes.release import service, stub
 from tests.lifecycle import harness
@@ -10,7 +11,7 @@ from tests.lifecycle.harness import DONE
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("keda")]
 
-SHORT = {"activationTimeout": "20s"}
+SHORT = {"activationTimeout": hanging.duration(20)}
 """How long a failed service is still wanted, from the last request on."""
 
 

@@ -131,7 +131,7 @@ async def test_an_upgrade_ends_no_stream_and_fails_no_request(hearth, world, two
         await hearth.row(key, lambda row: row["inFlight"] == 1)
         await kubectl("-n", HOME, "rollout", "restart", "deployment/hearth")
         rollout = Begun(tasks, kubectl(
-            "-n", HOME, "rollout", "status", "deployment/hearth", "--timeout=90s"
+            "-n", HOME, "rollout", "status", "deployment/hearth", worlds.WITHIN
         ))  # fmt: skip
         before = await hearth.leader()
         after = Begun(tasks, _other_leader(world, before))

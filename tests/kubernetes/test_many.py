@@ -4,6 +4,7 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
+from tests import hanging
 from tests.kubernetes import world as worlds
 from tests.kubernetes.release import Release, service, stub
 from tests.kubernetes.world import seen
@@ -12,7 +13,7 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures(
 
 MANY = 150
 """More than the hundred streams that a connection has by default; KEDA holds two for each."""
-LIMIT_S = 300
+LIMIT_S = hanging.limit_s(300)
 """KEDA takes in some two ScaledObjects a second."""
 NAMESPACE = "test-many"
 STREAMS = "hearth_push_streams"

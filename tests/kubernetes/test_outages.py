@@ -6,7 +6,9 @@ import pytest
 from hearth import names
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
+from tests import hanging
 from tests.kubernetes import node
+from tests.kubernetes import world as worlds
 from tests.kubernetes.release import HOME, LEADER, service, stub
 from tests.kubernetes.world import Begun, kubectl
 from tests.lifecycle import harness
@@ -14,7 +16,7 @@ from tests.lifecycle.harness import DONE
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("keda")]
 
-AWAY_S = 30
+AWAY_S = hanging.limit_s(30)
 GATE = "/dev/shm/ready"
 KEDA = ("-n", "keda")
 OPERATOR = "deployment/keda-operator"
@@ -30,7 +32,7 @@ async def test_keda_is_restarted_while_a_request_is_held(hearth, world, namespac
         held = Begun(tasks, hearth.answer(key))
         [pod] = await world.pods(namespace, names.selector(key), lambda pods: _running(pods))
         await kubectl(*KEDA, "rollout", "restart", OPERATOR)
-        await kubectl(*KEDA, "rollout", "status", OPERATOR, "--timeout=90s")
+        await kubectl(*KEDA, "rollout", "status", OPERATOR, worlds.WITHIN)
         assert not held.done
         await kubectl("-n", namespace, "exec", pod["metadata"]["name"], "--", "touch", GATE)
     assert held.value == "one two three"
@@ -46,13 +48,13 @@ async def test_with_keda_away_hearth_wakes_a_service_itself(hearth, world, names
     await kubectl(*KEDA, "scale", OPERATOR, "--replicas=0")
     try:
         await kubectl(*KEDA, "wait", "--for=delete", "pod", "-l", "app=keda-operator",
-                      "--timeout=60s")  # fmt: skip
+                      worlds.WITHIN)  # fmt: skip
         assert await hearth.answer(key) == "one two three"
         told = await kubectl("-n", namespace, "get", "events", "-o", "jsonpath={.items[*].message}")
         assert "KEDA" in told
     finally:
         await kubectl(*KEDA, "scale", OPERATOR, "--replicas=1")
-    await kubectl(*KEDA, "rollout", "status", OPERATOR, "--timeout=90s")
+    await kubectl(*KEDA, "rollout", "status", OPERATOR, worlds.WITHIN)
     await hearth.asleep(key)  # KEDA's again
 
 

@@ -15,9 +15,12 @@ from hearth.cluster import kinds
 from hearth.cluster.informer import Informer
 from hearth.cluster.interface import Kind, NotFound
 from hearth.cluster.kube.cluster import KubeCluster
+from tests import hanging
 
-LIMIT_S = 90
+LIMIT_S = hanging.limit_s(90)
 """A hang is a failure; nothing here is expected to come near it."""
+WITHIN = f"--timeout={hanging.duration(90)}"
+"""What ends a `kubectl` that waits."""
 MANAGER = "administrator"
 NAMESPACE = Kind("", "v1", "Namespace", "namespaces", namespaced=False)
 SERVICES = kinds.llm_service("serving.hearth.dev")
@@ -36,7 +39,7 @@ async def run(*command: str | Path, stdin: str = "", check: bool = True) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(2 * LIMIT_S):
+    with hanging.guard(180):
         output, errors = await process.communicate(stdin.encode())
     if check and process.returncode:
         raise Failed(f"{' '.join(map(str, command))}: {output.decode()} {errors.decode()}")
@@ -97,7 +100,7 @@ class World:
         try:
             yield name
         finally:
-            await kubectl("delete", "namespace", name, "--timeout=90s")
+            await kubectl("delete", "namespace", name, WITHIN)
 
     @contextlib.asynccontextmanager
     async def follow(

@@ -14,18 +14,22 @@ import anyio
 import yaml
 
 from hearth.cluster.local import leftovers, sessions
+from tests import hanging
 
-LIMIT_S = 30
-"""A hang is a failure; nothing here is expected to come near it."""
 FLAGS = (
     "--gateway-port=0", "--admin-port=0", "--scaler-port=0", "--polling-interval=1s",
-    "--hpa-sync=250ms", "--restart-backoff=500ms", "--ready-grace=200ms", "--drain-limit=10s",
+    "--hpa-sync=250ms", "--restart-backoff=500ms", "--ready-grace=200ms",
+    f"--drain-limit={hanging.duration(10)}",
 )  # fmt: skip
 STUB = (
     "stub", "--model={{ .Model.Path }}", "--served-model-name={{ .Service.Name }}",
     "--host=$(POD_IP)", "--port=8000", "--token-interval=1ms", "--text=one two three",
 )  # fmt: skip
-SHORT = {"scaleDownStabilization": "1s", "activationTimeout": "25s", "drainTimeout": "5s"}
+SHORT = {
+    "scaleDownStabilization": "1s",
+    "activationTimeout": hanging.duration(25),
+    "drainTimeout": hanging.duration(5),
+}
 EVERY_SECOND = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1}
 DONE = b"data: [DONE]\n\n"
 
@@ -86,7 +90,7 @@ class Hearth:
         text = "\n".join(self.lines)
         self.gateway = re.findall(r"(http://\S+)/v1", text)[-1]
         self.admin = re.findall(r"Status\s+(http://\S+)/", text)[-1]
-        self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=LIMIT_S))
+        self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=hanging.limit_s()))
         return self
 
     async def spawn(self, *flags: str, env=None) -> asyncio.subprocess.Process:
@@ -99,7 +103,7 @@ class Hearth:
     async def line(self, part: str) -> str:
         """The next line of output that contains `part`."""
         try:
-            async with asyncio.timeout(LIMIT_S):
+            with hanging.guard():
                 while line := (await self.process.stdout.readline()).decode().rstrip():
                     self.lines.append(line)
                     if part in line:
@@ -113,7 +117,7 @@ class Hearth:
         """Send a signal, where it still runs; the exit status."""
         if self.process.returncode is None:
             self.process.send_signal(sign)
-        async with asyncio.timeout(LIMIT_S):
+        with hanging.guard():
             output, errors = await self.process.communicate()
         self.lines += output.decode().splitlines()
         self.errors += errors.decode()
@@ -135,15 +139,13 @@ class Hearth:
         """Wait until `condition(rows by name)` holds; the rows."""
         rows: dict[str, dict] = {}
         try:
-            async with (
-                asyncio.timeout(LIMIT_S),
-                self.session.get(f"{self.admin}/hearth/events") as events,
-            ):
-                async for line in events.content:
-                    if line.startswith(b'data: {"version"'):
-                        rows = {row["name"]: row for row in json.loads(line[6:])["services"]}
-                        if condition(rows):
-                            return rows
+            with hanging.guard():
+                async with self.session.get(f"{self.admin}/hearth/events") as events:
+                    async for line in events.content:
+                        if line.startswith(b'data: {"version"'):
+                            rows = {row["name"]: row for row in json.loads(line[6:])["services"]}
+                            if condition(rows):
+                                return rows
         except TimeoutError:
             pass
         raise AssertionError(f"never came there; last seen {[rows.get(n) for n in show or rows]}")
@@ -240,7 +242,7 @@ async def gone(*pids: int) -> None:
             ended = asyncio.Event()
             loop.add_reader(handle, ended.set)
             try:
-                async with asyncio.timeout(LIMIT_S):
+                with hanging.guard():
                     await ended.wait()
             finally:
                 loop.remove_reader(handle)

@@ -3,11 +3,15 @@
 import openai
 import pytest
 
+from tests import hanging
+
 HI = [{"role": "user", "content": "hi"}]
 
 
 def client_of(hearth, kind=openai.AsyncOpenAI, key="nothing"):
-    return kind(base_url=f"{hearth.gateway}/v1", api_key=key, max_retries=0, timeout=30)
+    return kind(
+        base_url=f"{hearth.gateway}/v1", api_key=key, max_retries=0, timeout=hanging.limit_s()
+    )
 
 
 def ask(client, model="chat", *, stream=False, headers=None, **stub):

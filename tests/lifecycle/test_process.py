@@ -1,6 +1,5 @@
 """The process itself: what it cannot do is one line, a crash leaves nothing, an end is orderly."""
 
-import asyncio
 import os
 import signal
 import socket
@@ -9,6 +8,7 @@ import anyio
 import openai
 import pytest
 
+from tests import hanging
 from tests.lifecycle import harness
 from tests.lifecycle.harness import DONE, Begun, runtime, service
 
@@ -16,7 +16,7 @@ from tests.lifecycle.harness import DONE, Begun, runtime, service
 async def refused(hearth, *flags):
     """Start it where it cannot: its exit status and the one line it says."""
     process = await hearth.spawn(*flags)
-    async with asyncio.timeout(harness.LIMIT_S):
+    with hanging.guard():
         output, errors = await process.communicate()
     assert b"Hearth is up" not in output
     (line,) = errors.decode().splitlines()
@@ -94,7 +94,7 @@ async def test_ctrl_c_lets_a_stream_end_and_sends_the_held_away(hearth):
     assert "The gateway is stopping; send the request again" in whole.value.message
     assert whole.value.status_code == late[0] == 503
     assert int(whole.value.response.headers["Retry-After"]) >= 1 and "Retry-After" in late[2]
-    async with asyncio.timeout(harness.LIMIT_S):
+    with hanging.guard():
         assert await hearth.process.wait() == 0
     assert hearth.engines() == []
 
@@ -111,7 +111,7 @@ async def test_a_second_ctrl_c_cuts_what_still_streams(hearth):
     error = harness.events(raw)[-1]["error"]
     assert error["code"] == "shutting_down" and DONE not in raw
     assert error["message"].startswith("The gateway is stopping; ")
-    async with asyncio.timeout(harness.LIMIT_S):
+    with hanging.guard():
         assert await hearth.process.wait() == 0
 
 

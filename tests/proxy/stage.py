@@ -17,7 +17,7 @@ from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.hosts import HostTable
 from hearth.routes import Backend, HttpReadiness, Route, RouteTable
-from tests import demanded
+from tests import demanded, hanging
 from tests.proxy import backend
 
 KEY = ServiceKey("ai", "chat")
@@ -201,7 +201,7 @@ async def stage(config: GatewayConfig = CONFIG) -> AsyncIterator[Stage]:
     )
     async with anyio.create_task_group() as tasks:
         address = await tasks.start(gateway.serve)
-        timeout = aiohttp.ClientTimeout(total=60)
+        timeout = aiohttp.ClientTimeout(total=hanging.limit_s(60))
         connector = aiohttp.TCPConnector(limit=0)
         async with (
             aiohttp.ClientSession(connector=connector, timeout=timeout) as session,

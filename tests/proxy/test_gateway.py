@@ -19,6 +19,7 @@ from hearth.proxy.answers import Code
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.observer import Outcome
 from hearth.routes import ColdStart, KeyRef, Refusal, RouteTable
+from tests import hanging
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, completion, delta
 from tests.proxy.stage import BODY, CONFIG, HOST, KEY, STREAM, Stage, pod, sip, stage
@@ -218,7 +219,9 @@ class Chaos:
                 body = b'{"x":"' + b"x" * 70_000 + b'"}'
         leave_after_s = self.random.choice((None, None, None, 0.0, 0.002, 0.01, 0.03))
         self.sent += 1
-        with anyio.move_on_after(10 if leave_after_s is None else leave_after_s) as scope:
+        with anyio.move_on_after(
+            hanging.limit_s(10) if leave_after_s is None else leave_after_s
+        ) as scope:
             try:
                 async with self.s.post(body, host=host) as response:
                     await sip(response)

@@ -9,6 +9,7 @@ from hearth.api.meta import ServiceKey
 from hearth.proxy.endpoints import Endpoints
 from hearth.proxy.readiness import Readiness
 from hearth.routes import Backend, HttpReadiness, Route, RouteTable, TcpReadiness
+from tests import hanging
 from tests.proxy import backend
 from tests.proxy.backend import Conn
 
@@ -139,7 +140,7 @@ async def test_the_asking_ends_when_nobody_waits_any_more():
     async with backend.running(loading) as server, world() as w:
         w.put(pod(server))
         await ended.wait()
-        with anyio.fail_after(30):
+        with hanging.guard():
             while len(w.readiness):
                 await anyio.lowlevel.checkpoint()
         assert len(server.seen) == 1
@@ -152,7 +153,7 @@ async def test_a_pod_that_goes_away_is_not_asked():
 
     async with backend.running(loading) as server, world() as w:
         w.put(pod(server))
-        with anyio.fail_after(30):
+        with hanging.guard():
             while len(w.readiness):
                 await anyio.lowlevel.checkpoint()
         assert len(server.seen) == 1

@@ -14,6 +14,7 @@ from hearth.reconcile.shared import SharedEndpoints
 from hearth.reconcile.site import Site
 from hearth.reconcile.watching import OWNED, Watching
 from hearth.routes import RouteTable
+from tests import hanging
 from tests.reconcile import builders
 
 KEY = ServiceKey("ai", "chat")
@@ -92,7 +93,7 @@ class World:
 
     async def caught_up(self):
         """Every informer has heard of everything."""
-        with anyio.fail_after(30):
+        with hanging.guard():
             async with anyio.create_task_group() as tasks:
                 for informer in self.watching.informers:
                     tasks.start_soon(informer.run)

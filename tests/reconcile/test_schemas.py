@@ -7,6 +7,7 @@ from hearth.api import crd
 from hearth.cluster import kinds
 from hearth.cluster.interface import Forbidden, NotFound, Unavailable
 from hearth.reconcile.schemas import Schemas
+from tests import hanging
 from tests.api.test_served import GUARD, without
 from tests.reconcile.shell import HEARTH, KEY, NOCTAYA, Refusing, World
 
@@ -43,7 +44,7 @@ def cluster():
 
 async def looked(schemas):
     """Let it look once."""
-    with anyio.fail_after(30):
+    with hanging.guard():
         async with anyio.create_task_group() as tasks:
             await tasks.start(schemas.run)
             tasks.cancel_scope.cancel()
@@ -97,7 +98,7 @@ async def test_once_they_are_upgraded_all_is_well(cluster, monkeypatch):
     cluster.drop("llmservices", GUARD)
     changed = anyio.Event()
     schemas = Schemas(cluster, api_groups=[HEARTH], changed=changed.set)
-    with anyio.fail_after(30):
+    with hanging.guard():
         async with anyio.create_task_group() as tasks:
             await tasks.start(schemas.run)
             assert schemas.outdated(HEARTH)

@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from hearth.stub import options, record, server
+from tests import hanging
 
 
 class Served:
@@ -29,7 +30,7 @@ class Served:
 
     async def line(self):
         """The only line there is, once there is one."""
-        with anyio.fail_after(30):
+        with hanging.guard():
             while not self.lines:
                 await anyio.lowlevel.checkpoint()
         [line] = self.lines

@@ -7,6 +7,8 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from tests import hanging
+
 CHAT = "/v1/chat/completions"
 BODY = {"messages": [{"role": "user", "content": "hi"}]}
 TWO = {"tokens": 2}
@@ -94,7 +96,7 @@ async def test_above_its_limit_it_refuses(serving):
             assert code == 503
             assert "1 requests are running already" in json.loads(raw)["error"]["message"]
             held.close()
-        with anyio.fail_after(30):
+        with hanging.guard():
             while not any(line["end"] == "client gone" for line in served.lines):
                 await anyio.lowlevel.checkpoint()
         assert (await served.post(CHAT, BODY))[0] == 200
@@ -110,7 +112,7 @@ async def test_above_its_slots_it_lets_wait_as_its_metrics_say(serving):
             async def wait():
                 codes.append((await served.post(CHAT, BODY))[0])
 
-            with anyio.fail_after(30):
+            with hanging.guard():
                 async with anyio.create_task_group() as group:
                     group.start_soon(wait)
                     while 'vllm:num_requests_waiting{engine="0",model_name="stub"} 1' not in (
@@ -145,7 +147,7 @@ async def test_draining_waits_for_what_runs_and_refuses_the_rest(serving):
         async with served.http.post(CHAT, json={**BODY, "stream": True,
                                     "stub": {"token_interval": "50ms"}}) as running:  # fmt: skip
             await running.content.readuntil(b"\n\n")
-            with anyio.fail_after(30):
+            with hanging.guard():
                 async with anyio.create_task_group() as group:
                     group.start_soon(served.engine.drain)
                     await anyio.lowlevel.checkpoint()

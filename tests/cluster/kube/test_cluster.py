@@ -14,6 +14,7 @@ from hearth.cluster.informer import Informer
 from hearth.cluster.interface import Conflict, Expired, Invalid, KindMissing, NotFound, Unavailable
 from hearth.cluster.kube import cluster as kube
 from hearth.reconcile.schemas import Schemas
+from tests import hanging
 from tests.api.test_served import without
 from tests.cluster import envtest
 from tests.cluster.scripted import drop, hang, refuse, reply, reset, status, watch
@@ -45,7 +46,7 @@ def page(*names, version="9", more=""):
 async def told(stream):
     """What a watch tells, and the error it ends with, if any."""
     found = []
-    with anyio.fail_after(30):
+    with hanging.guard():
         async with aclosing(stream):
             try:
                 async for change in stream:

@@ -14,9 +14,7 @@ from hearth.cluster.local import sessions
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.config import KubeletConfig
 from hearth.cluster.local.kubelet import Kubelet
-
-LIMIT_S = 30
-"""A test that waits this long has failed."""
+from tests import hanging
 
 
 class Running:
@@ -42,7 +40,7 @@ class Running:
 
     async def until(self, name, check):
         """The pod once `check` of it is true: its first such state."""
-        with anyio.fail_after(LIMIT_S):
+        with hanging.guard():
             while True:
                 listing = await self.cluster.list(kinds.POD, namespace="ai")
                 for pod in listing.items:
@@ -58,7 +56,7 @@ class Running:
     async def states(self, name, *, since="0", last):
         """Every state of a pod, from its creation to the first for which `last` is true."""
         seen = []
-        with anyio.fail_after(LIMIT_S):
+        with hanging.guard():
             async for change in self.cluster.watch(kinds.POD, since=since):
                 if change.type != "BOOKMARK" and change.manifest["metadata"]["name"] == name:
                     seen.append(change.manifest)
@@ -68,7 +66,7 @@ class Running:
 
     async def gone(self, name):
         """Wait until the pod is no more; its last state."""
-        with anyio.fail_after(LIMIT_S):
+        with hanging.guard():
             listing = await self.cluster.list(kinds.POD, namespace="ai")
             if all(pod["metadata"]["name"] != name for pod in listing.items):
                 return None
@@ -79,7 +77,7 @@ class Running:
 
     async def event(self, reason):
         """The message of an Event, once there is one."""
-        with anyio.fail_after(LIMIT_S):
+        with hanging.guard():
             listing = await self.cluster.list(kinds.EVENT)
             for event in listing.items:
                 if event["reason"] == reason:
@@ -152,7 +150,7 @@ async def dead(number: int):
     """Wait until a process has ended."""
     if alive(number):
         handle = os.pidfd_open(number)
-        with anyio.fail_after(LIMIT_S):
+        with hanging.guard():
             await anyio.wait_readable(handle)
         os.close(handle)
 
@@ -173,7 +171,7 @@ async def hear(path: Path) -> str:
     heard = bytearray()
     pipe = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     try:
-        with anyio.fail_after(LIMIT_S):
+        with hanging.guard():
             while True:
                 await anyio.wait_readable(pipe)
                 with suppress(BlockingIOError):

@@ -3,13 +3,12 @@
 from collections.abc import Callable
 from contextlib import aclosing, suppress
 
-import anyio
-
 from hearth import trigger
 from hearth.api.meta import Manifest, ServiceKey, key_of
 from hearth.cluster import kinds
 from hearth.cluster.interface import Expired, Kind
 from hearth.cluster.local.cluster import LocalCluster
+from tests import hanging
 
 KEY = ServiceKey("ai", "chat")
 
@@ -57,7 +56,7 @@ async def until(
     cluster: LocalCluster, kind: Kind, holds: Callable[[Manifest], bool], key: ServiceKey = KEY
 ) -> Manifest:
     """The object, as soon as `holds` of it."""
-    with anyio.fail_after(30):
+    with hanging.guard():
         while True:
             listing = await cluster.list(kind)
             for manifest in listing.items:

@@ -12,6 +12,7 @@ from hearth.cluster import kinds
 from hearth.cluster.interface import Invalid
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.files import Files, PathMissing
+from tests import hanging
 
 SECRET = """\
 apiVersion: v1
@@ -40,7 +41,7 @@ class Folder:
         self._reported.set()
 
     async def reported(self, count):
-        with anyio.fail_after(30):
+        with hanging.guard():
             while len(self.told) < count:
                 self._reported = anyio.Event()
                 await self._reported.wait()
@@ -62,7 +63,7 @@ class Folder:
 
     async def until(self, secrets):
         """Wait until exactly these Secrets are there."""
-        with anyio.fail_after(30):
+        with hanging.guard():
             stream = self.cluster.watch(kinds.SECRET, since="0")
             async with aclosing(stream):
                 async for _ in stream:
@@ -209,7 +210,7 @@ async def test_a_file_that_is_no_text(folder):
 async def test_a_pipe_is_not_waited_for(folder):
     folder.write("a.yaml", secret("a"))
     os.mkfifo(folder.root / "b.yaml")
-    with anyio.fail_after(30):
+    with hanging.guard():
         await folder.files.load()
     assert folder.told == [f"{folder.root / 'b.yaml'}: cannot be read: it is not a file"]
     assert await folder.secrets() == {"a": K}

@@ -7,6 +7,7 @@ import pytest
 
 from hearth.cluster.local import leftovers, processes
 from hearth.cluster.local.processes import Exit, Process, Program
+from tests import hanging
 from tests.cluster.local import running
 
 
@@ -104,7 +105,7 @@ async def test_what_cannot_be_started_is_an_os_error(start):
         start("/no/such/program")
 
 
-async def run(tmp_path, *argv, timeout_s=running.LIMIT_S):
+async def run(tmp_path, *argv, timeout_s=hanging.GUARD_S):
     program = Program(argv=argv, env={"PATH": "/bin:/usr/bin"}, cwd=tmp_path)
     with leftovers.hold(tmp_path / "state"):
         return await processes.run(

@@ -14,6 +14,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 from hearth.proxy.wire import connection
 from hearth.proxy.wire.framing import chunk
 from hearth.routes import KeyRef
+from tests import hanging
 from tests.conftest import require
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, completion, delta
@@ -72,7 +73,7 @@ async def test_a_head_without_end_or_measure(lines):
     async with stage() as s:
         client = await connect(s)
         async with client.stream:
-            with anyio.move_on_after(5):
+            with anyio.move_on_after(hanging.limit_s(5)):
                 for _ in range(1 if lines == 1 else 200):
                     try:
                         await client.stream.send(LINE + b"X: " + b"y" * 70_000 if lines == 1

@@ -12,6 +12,7 @@ import pytest
 
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.framing import Chunked, Misframed, Sized
+from tests import hanging
 from tests.proxy import backend
 from tests.proxy.backend import Conn, delta
 from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, STREAM, Raw, Stage, pod, stage
@@ -19,7 +20,7 @@ from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, STREAM, Raw, Stage,
 FOR_S = 3.0
 """How long the two are compared; `SEED` makes a run another one."""
 SEED = 1
-PATIENT_S = 2.0
+PATIENT_S = hanging.limit_s(2)
 """Where a short wait told them apart: one may only have been slow."""
 
 GET = b"GET /none HTTP/1.1\r\nHost: chat.ai.svc\r\n\r\n"
