@@ -6,6 +6,7 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
+from tests import hanging
 from tests.kubernetes import world as worlds
 from tests.kubernetes.release import HOME, IMAGE, NAME, Release, service, stub
 from tests.kubernetes.world import Failed, kubectl, run
@@ -100,7 +101,7 @@ async def test_field_case_98_who_waits_for_a_release_waits_for_no_sleeper(
     chart = _chart_of_models(tmp_path, namespace)
 
     async def by_helm(verb, *words):
-        where = ("--namespace", namespace, "--wait", "--timeout", "60s")
+        where = ("--namespace", namespace, "--wait", "--timeout", hanging.duration(60))
         return await run(helm, verb, "models", *where, *words)
 
     async def window():
@@ -114,14 +115,21 @@ async def test_field_case_98_who_waits_for_a_release_waits_for_no_sleeper(
         await by_helm("upgrade", chart, "--set", "window=4s")
         assert await window() == "4s"
         with pytest.raises(Failed, match="rolled back"):
-            await by_helm("upgrade", chart, "--set", "window=5s,stuck=true", undo, "--timeout=20s")
+            await by_helm(
+                "upgrade",
+                chart,
+                "--set",
+                "window=5s,stuck=true",
+                undo,
+                f"--timeout={hanging.duration(20)}",
+            )
         assert await window() == "4s"
         await by_helm("rollback", "1")
         assert await window() == "3s"
 
         def wait(condition):
             return kubectl("-n", namespace, "wait", f"--for=condition={condition}", name,
-                           "--timeout=60s")  # fmt: skip
+                           worlds.WITHIN)  # fmt: skip
 
         await wait("Ready")
         await wait("Active=False")
