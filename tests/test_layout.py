@@ -30,7 +30,8 @@ APART = {"chart", "kubernetes", "lifecycle"}
 """Folders of tests that look at the whole, or at what is no Python."""
 
 ALSO = {
-    "cluster/test_contract.py", "cluster/test_definitions.py", "reconcile/test_golden.py",
+    "cluster/test_admission.py", "cluster/test_contract.py", "cluster/test_definitions.py",
+    "reconcile/test_golden.py",
     "proxy/test_broken_answers.py", "proxy/test_clients.py", "proxy/test_cold_start.py",
     "proxy/test_endpoint_trouble.py", "proxy/test_sdk.py", "proxy/wire/test_both_ways.py",
     "proxy/wire/test_hazards.py",

@@ -46,6 +46,17 @@ def test_objects_come_in_write_order_from_all_files_of_a_folder(tmp_path):
     assert {one["metadata"]["namespace"] for one in found} == {"ai"}
 
 
+def test_field_case_103_what_a_runtime_says_of_pods_is_shown(tmp_path):
+    said = "metadata: {name: stub, annotations: {hearth.dev/pod-%s: nvidia}}"
+    plain = "metadata: {name: stub}"
+    deployment = rendered(tmp_path, a=RUNTIME.replace(plain, said % "runtime-class"), b=SERVICE)[0]
+    assert deployment["spec"]["template"]["spec"]["runtimeClassName"] == "nvidia"
+    [problem] = problems(tmp_path, a=RUNTIME.replace(plain, said % "runtimeclass"), b=SERVICE)
+    where = f"{tmp_path / 'a.yaml'}:3: InferenceRuntime stub: metadata.annotations"
+    assert problem.startswith(f"{where}[hearth.dev/pod-runtimeclass]: ")
+    assert "there is no such option" in problem
+
+
 def test_each_namespace_has_one_shared_endpoint(tmp_path):
     other = SERVICE.replace("name: chat", "name: other")
     third = SERVICE.replace("namespace: ai", "namespace: lab")

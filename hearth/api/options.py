@@ -1,7 +1,8 @@
 """Per-service options that no field has: annotations of an LLMService under `hearth.dev/`."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from hearth.api.meta import Duration
 
@@ -33,7 +34,8 @@ class Option:
     type: str
     default: str
     description: str
-    read: Callable[[str], int | float]
+    read: Callable[[str], Any]
+    """Raises ValueError, which says what to write."""
 
 
 def _count(text: str) -> int:
@@ -79,37 +81,42 @@ TABLE = (
     ),
 )
 
-_BY_NAME = {option.name: option for option in TABLE}
-
 
 def parse(annotations: Mapping[str, str]) -> Options:
     """The options that annotations ask for.  Raises BadOption, naming every bad one."""
-    values, bad = _read(annotations)
-    if bad:
-        raise BadOption("; ".join(f"annotation {name}: {message}" for name, message in bad))
-    return Options(**values)  # type: ignore[arg-type]
+    return Options(**values(annotations, TABLE))
 
 
 def problems(annotations: Mapping[str, str]) -> list[tuple[str, str]]:
     """Every annotation that `parse` would refuse, and why."""
-    return _read(annotations)[1]
+    return read(annotations, TABLE)[1]
 
 
-def _read(
-    annotations: Mapping[str, str],
-) -> tuple[dict[str, int | float], list[tuple[str, str]]]:
-    values: dict[str, int | float] = {}
+def values(annotations: Mapping[str, str], table: Iterable[Option]) -> dict[str, Any]:
+    """What annotations say, by field, with the options of `table`.  Raises BadOption."""
+    found, bad = read(annotations, table)
+    if bad:
+        raise BadOption("; ".join(f"annotation {name}: {message}" for name, message in bad))
+    return found
+
+
+def read(
+    annotations: Mapping[str, str], table: Iterable[Option]
+) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """What annotations say, by field, and each that cannot be read, with what to write."""
+    known = {option.name: option for option in table}
+    found: dict[str, Any] = {}
     bad = []
     for name, text in sorted(annotations.items()):
         if not name.startswith(PREFIX):
             continue
-        option = _BY_NAME.get(name)
+        option = known.get(name)
         if option is None:
-            known = ", ".join(_BY_NAME)
-            bad.append((name, f"there is no such option; remove it, or write one of {known}"))
+            there = ", ".join(known)
+            bad.append((name, f"there is no such option; remove it, or write one of {there}"))
             continue
         try:
-            values[option.field] = option.read(text)
+            found[option.field] = option.read(text)
         except ValueError as error:
             bad.append((name, str(error)))
-    return values, bad
+    return found, bad

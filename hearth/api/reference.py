@@ -1,9 +1,9 @@
 """The reference of both custom resources as a Markdown page, from the same models as the CRDs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hearth.api import groups, meta, options, rules, schema
+from hearth.api import groups, meta, options, rules, runtimeoptions, schema
 from hearth.api.schema import Schema
 
 _SHARED = {
@@ -32,6 +32,28 @@ that goes by kstatus, takes a service that sleeps as done, and waits for one tha
 Degraded until its own time-out. `kubectl wait --for=condition=Active` waits for a pod that serves.
 """
 
+_RUNTIME_OPTIONS = """\
+Annotations of an InferenceRuntime; their values are strings, and a mapping is written in one as
+YAML or JSON. Strings in it may hold the same templates as `args`. A change rolls the pods of the
+runtime's services out once, like any change of a runtime. `hearth local` runs processes, not
+containers: it refuses a mistake in them, and heeds none.
+
+```yaml
+metadata:
+  name: vllm-nvidia
+  annotations:
+    hearth.dev/pod-runtime-class: nvidia
+    hearth.dev/pod-labels: |
+      team: serving
+      kueue.x-k8s.io/queue-name: "{{ .Service.Namespace }}"
+    hearth.dev/pod-annotations: |
+      sidecar.istio.io/inject: "false"
+    hearth.dev/pod-security-context: |
+      runAsNonRoot: true
+      runAsUser: 2000
+```
+"""
+
 _INTRODUCTION = f"""\
 # Custom resources
 
@@ -58,10 +80,8 @@ def _page() -> Iterator[str]:
     yield from _table(service["spec"], "spec", shared={})
     yield from _rules("LLMService")
     yield "### Options\n\nAnnotations of an LLMService; their values are strings.\n"
-    yield "| Annotation | Type | Default | Description |\n| --- | --- | --- | --- |"
-    for option in options.TABLE:
-        yield f"| `{option.name}` | {option.type} | {option.default} | {option.description} |"
-    yield "\n### LLMService status\n"
+    yield from _options(options.TABLE)
+    yield "### LLMService status\n"
     yield from _table(service["status"], "status", shared={})
     yield f"\n{_CONDITIONS}"
     yield "## InferenceRuntime\n\nCluster-scoped. A way to run models, shared by services.\n"
@@ -69,6 +89,8 @@ def _page() -> Iterator[str]:
     shared = {name: _below(spec, path) for name, path in _SHARED.items()}
     yield from _table(spec, "spec", shared=shared)
     yield from _rules("InferenceRuntime")
+    yield f"### Options of a runtime\n\n{_RUNTIME_OPTIONS}"
+    yield from _options(runtimeoptions.TABLE)
     for name, node in shared.items():
         yield f"### {name}\n\nAs Kubernetes has it.\n"
         yield from _table(node, "", shared={})
@@ -78,6 +100,13 @@ def _page() -> Iterator[str]:
 def _table(node: Schema, path: str, *, shared: dict[str, Schema]) -> Iterator[str]:
     yield "| Field | Type | Default | Description |\n| --- | --- | --- | --- |"
     yield from _rows(node, path, shared)
+
+
+def _options(table: Iterable[options.Option]) -> Iterator[str]:
+    yield "| Annotation | Type | Default | Description |\n| --- | --- | --- | --- |"
+    for option in table:
+        yield f"| `{option.name}` | {option.type} | {option.default} | {option.description} |"
+    yield ""
 
 
 def _rows(node: Schema, path: str, shared: dict[str, Schema]) -> Iterator[str]:

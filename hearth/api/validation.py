@@ -9,13 +9,14 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 
 from hearth.api import groups as api_groups
-from hearth.api import options, plain, rules, schema, wording
+from hearth.api import options, plain, rules, runtimeoptions, schema, wording
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import FieldPath, Manifest, Model
 from hearth.api.runtime import InferenceRuntime
 
 CUSTOM: dict[str, type[Model]] = {"LLMService": LLMService, "InferenceRuntime": InferenceRuntime}
 KINDS = (*CUSTOM, *plain.MODELS)
+_OPTIONS = {"LLMService": options.problems, "InferenceRuntime": runtimeoptions.problems}
 _CLUSTER_SCOPED = ("InferenceRuntime",)
 
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -155,8 +156,8 @@ def _metadata_faults(kind: str, written: Any, metadata: Manifest) -> Iterator[Fa
         if field not in _METADATA and field not in _SERVERS_OWN:
             yield Fault(("metadata", field), f"is not a field; there are {', '.join(_METADATA)}")
     annotations = {k: v for k, v in _mapping(metadata.get("annotations")).items() if type(v) is str}
-    if kind == "LLMService":
-        for key, message in options.problems(annotations):
+    if kind in _OPTIONS:
+        for key, message in _OPTIONS[kind](annotations):
             yield Fault(("metadata", "annotations", key), message)
 
 

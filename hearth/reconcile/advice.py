@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from hearth.api.llmservice import LLMService
 from hearth.api.runtime import InferenceRuntime
 from hearth.cache.source import Source
-from hearth.reconcile import health
+from hearth.reconcile import backend, health
 
 
 def of(service: LLMService, runtime: InferenceRuntime, model: Source) -> tuple[str, ...]:
@@ -47,3 +47,4 @@ def _sentences(service: LLMService, runtime: InferenceRuntime, model: Source) ->
             "spec.endpoint.resources has no effect: the gateway is shared by all services; its"
             " resources are set where Hearth is installed"
         )
+    yield from backend.options(service, runtime, model).without_effect

@@ -9,7 +9,7 @@ from hearth.api.runtime import InferenceRuntime
 from hearth.cache.source import Source
 from hearth.cache.volume import Storage
 from hearth.cluster import kinds
-from hearth.reconcile import environment, health, refusal, vendors
+from hearth.reconcile import environment, health, podoptions, refusal, template, vendors
 from hearth.reconcile.refusal import Refused
 from hearth.reconcile.site import Site
 
@@ -35,8 +35,9 @@ def render(parts: Parts, *, site: Site) -> Manifest:
     _check(service, runtime)
     devices = vendors.render(runtime, accelerators=service.spec.resources.accelerators)
     times = health.render(service, runtime)
-    labels = names.labels(key, runtime=runtime.name)
-    annotations = _annotations(runtime)
+    wanted = options(service, runtime, parts.model)
+    labels = {**wanted.labels, **names.labels(key, runtime=runtime.name)}
+    annotations = {**wanted.annotations, **_annotations(runtime)}
     # One accelerator cannot hold two pods: a surge would wait for a device that never comes free.
     strategy = {
         "type": "RollingUpdate",
@@ -49,6 +50,7 @@ def render(parts: Parts, *, site: Site) -> Manifest:
             "name": names.deployment(key),
             "namespace": key.namespace,
             "labels": labels,
+            **({"annotations": wanted.annotations} if wanted.annotations else {}),
         },
         "spec": {
             "selector": {"matchLabels": names.selector(key)},
@@ -61,7 +63,8 @@ def render(parts: Parts, *, site: Site) -> Manifest:
                 },
                 "spec": {
                     **_placement(service, runtime),
-                    **_security(parts.storage, site),
+                    **wanted.spec,
+                    **_security(parts.storage, site, wanted.pod_security),
                     "automountServiceAccountToken": False,
                     # A service called `vllm` would hand the engine a VLLM_PORT it cannot read.
                     "enableServiceLinks": False,
@@ -70,7 +73,7 @@ def render(parts: Parts, *, site: Site) -> Manifest:
                         if times.grace_s is not None
                         else {}
                     ),
-                    "containers": [_container(parts, devices, times)],
+                    "containers": [_container(parts, devices, times, wanted.container_security)],
                     "volumes": [
                         {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}},
                         *parts.storage.volumes,
@@ -80,6 +83,16 @@ def render(parts: Parts, *, site: Site) -> Manifest:
             },
         },
     }
+
+
+def options(service: LLMService, runtime: InferenceRuntime, model: Source) -> podoptions.PodOptions:
+    """What the runtime's annotations ask for.  Raises Refused."""
+    return podoptions.render(
+        runtime,
+        template.Data(model_path=model.path, service=service.key),
+        own_labels=names.labels(service.key, runtime=runtime.name),
+        own_annotations=_annotations(runtime),
+    )
 
 
 def render_service(parts: Parts) -> Manifest:
@@ -115,7 +128,9 @@ def render_service(parts: Parts) -> Manifest:
     }
 
 
-def _container(parts: Parts, devices: vendors.Devices, times: health.Health) -> Manifest:
+def _container(
+    parts: Parts, devices: vendors.Devices, times: health.Health, security: Manifest
+) -> Manifest:
     service, runtime, path = parts.service, parts.runtime, parts.model.path
     wanted = runtime.spec.container
     args = environment.args(service, runtime, model_path=path)
@@ -131,6 +146,7 @@ def _container(parts: Parts, devices: vendors.Devices, times: health.Health) -> 
                 "protocol": "TCP",
             }
         ],
+        **({"securityContext": security} if security else {}),
         **_resources(service, devices),
         "volumeMounts": [
             {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"},
@@ -171,12 +187,13 @@ def _placement(service: LLMService, runtime: InferenceRuntime) -> Manifest:
     }
 
 
-def _security(storage: Storage, site: Site) -> Manifest:
-    if storage.claim is None or site.file_system_group is None:
-        return {}
-    # A fresh volume belongs to root.
-    group = {"fsGroup": site.file_system_group, "fsGroupChangePolicy": "OnRootMismatch"}
-    return {"securityContext": group}
+def _security(storage: Storage, site: Site, wanted: Manifest) -> Manifest:
+    group: Manifest = {}
+    if storage.claim is not None and site.file_system_group is not None:
+        # A fresh volume belongs to root.
+        group = {"fsGroup": site.file_system_group, "fsGroupChangePolicy": "OnRootMismatch"}
+    context = {name: value for name, value in {**group, **wanted}.items() if value is not None}
+    return {"securityContext": context} if context else {}
 
 
 def _annotations(runtime: InferenceRuntime) -> dict[str, str]:

@@ -9,6 +9,8 @@ _AMOUNTS = ("limits", "requests", "sizeLimit", "divisor", "storage")
 _KEPT = (
     "automountServiceAccountToken", "enableServiceLinks", "controller", "blockOwnerDeletion",
     "maxSurge", "minReplicaCount", "cooldownPeriod", "stabilizationWindowSeconds",
+    "allowPrivilegeEscalation", "privileged", "readOnlyRootFilesystem", "runAsNonRoot",
+    "runAsUser", "runAsGroup", "fsGroup",
 )  # fmt: skip
 """Fields whose zero is a value; the API server leaves out any other field that is empty."""
 _KEYS = {

@@ -706,6 +706,53 @@ class TestRendered:
         # Defaults filled in, maps in another order: nothing to write all the same.
         assert plan.writes(service, wanted, observed) == plan.Plan()
 
+    async def test_field_cases_103_and_104_what_a_runtime_says_of_pods_is_legal_and_settles(
+        self, cluster, namespace, config
+    ):
+        owner = await cluster.create(config())
+        service = builders.service(namespace=namespace, uid=owner["metadata"]["uid"])
+        owned = {"ownerReferences": [{**_reference(owner), "controller": True}]}
+        said = {
+            "pod-runtime-class": "nvidia",
+            "pod-priority-class": "high",
+            "pod-labels": "{team: serving, kueue.x-k8s.io/queue-name: models, empty: ''}",
+            "pod-annotations": "{sidecar.istio.io/inject: 'false', text: 'any: {}'}",
+            "pod-security-context": "{runAsUser: 0, runAsNonRoot: false, supplementalGroups: [5],"
+            " sysctls: [{name: net.ipv4.ip_unprivileged_port_start, value: '0'}]}",
+            "container-security-context": "{readOnlyRootFilesystem: false, privileged: false,"
+            " capabilities: {add: [SYS_NICE], drop: [ALL]}}",
+        }
+
+        def wanted(said):
+            annotations = {f"hearth.dev/{name}": text for name, text in said.items()}
+            runtime = builders.runtime(annotations=annotations)
+            found = desired.render(service, runtime, site=Site(keda=False))
+            manifests = tuple(builders.merged(m, {"metadata": owned}) for m in found.manifests)
+            return replace(found, manifests=manifests)
+
+        async def observed():
+            return [
+                await cluster.get(kinds.of(m), namespace, m["metadata"]["name"])
+                for m in wanted({}).manifests
+            ]
+
+        def deployment(found):
+            return next(one for one in found if one["kind"] == "Deployment")
+
+        await writing.carry_out(cluster, plan.writes(service, wanted({}), ()).writes)
+        before = await observed()
+        # To say more is one write, to take it back another; each settles.
+        for step in (said, {}):
+            writes = plan.writes(service, wanted(step), await observed()).writes
+            assert [one.manifest["kind"] for one in writes] == ["Deployment"]
+            await writing.carry_out(cluster, writes)
+            assert plan.writes(service, wanted(step), await observed()) == plan.Plan()
+            now = deployment(await observed())
+            assert ("team" in now["spec"]["template"]["metadata"]["labels"]) is bool(step)
+            assert ("team" in _labels(now)) is bool(step)
+            assert now["spec"]["selector"] == deployment(before)["spec"]["selector"]
+        assert now["spec"]["template"] == deployment(before)["spec"]["template"]
+
 
 def _key(manifest):
     return manifest["metadata"]["namespace"], manifest["metadata"]["name"]

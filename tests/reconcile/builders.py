@@ -52,14 +52,18 @@ def service_manifest(
 
 
 def runtime(
-    spec: Manifest | None = None, *, name: str = "stub", group: str = "serving.hearth.dev"
+    spec: Manifest | None = None,
+    *,
+    name: str = "stub",
+    group: str = "serving.hearth.dev",
+    annotations: dict[str, str] | None = None,
 ) -> InferenceRuntime:
     base = {"vendor": "cpu", "container": {"image": "engine:1", "args": ["serve"]}}
     return InferenceRuntime.model_validate(
         {
             "apiVersion": f"{group}/v1alpha1",
             "kind": "InferenceRuntime",
-            "metadata": {"name": name},
+            "metadata": {"name": name, "annotations": annotations or {}},
             "spec": merged(base, spec or {}),
         }
     )
