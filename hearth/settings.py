@@ -6,6 +6,7 @@ the flag wins.  Only `cli` and `app` see this class; parts get the values they u
 
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_origin
 
@@ -135,6 +136,14 @@ class ClusterSettings(Settings):
         Duration(10),
         description="How long KEDA may take to act on a push before Hearth scales up itself.",
     )
+    mark_loading: bool = Field(
+        False,
+        description="Mark pods while they load, so that Karpenter and the cluster autoscaler leave"
+        " their nodes alone; needs the right to patch pods: true or false.",
+    )
+
+    def site(self, *, scaler: str = "") -> Site:
+        return replace(super().site(scaler=scaler), mark_loading=self.mark_loading)
 
 
 class LocalSettings(Settings):

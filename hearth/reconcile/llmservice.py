@@ -10,10 +10,11 @@ from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
-from hearth.cluster.interface import Cluster, ClusterError, NotFound
+from hearth.cluster.interface import Cluster, ClusterError, Conflict, NotFound
 from hearth.demand import DemandTable
 from hearth.reconcile import (
     desired,
+    loading,
     plan,
     reading,
     refusal,
@@ -103,6 +104,8 @@ class Reconciler:
                 again_s = min(again_s or refusal.RETRY_S, refusal.RETRY_S)
             seen = self._publisher.publish(service, decided)
         await self._say(service, seen)
+        if self._site.mark_loading:
+            await self._mark(key, failed=seen.facts.failure is not None)
         return again_s
 
     async def _decide(
@@ -139,6 +142,17 @@ class Reconciler:
                 with contextlib.suppress(NotFound):
                     observed.append(await self._cluster.get(kind, service.key.namespace, name))
         return observed
+
+    async def _mark(self, key: ServiceKey, *, failed: bool) -> None:
+        """Nobody waits for it, and nothing fails with it."""
+        for marked in loading.writes(self._watching.pods(key), failed=failed):
+            try:
+                await self._cluster.apply(marked, manager=names.LOADING_MANAGER)
+            except (NotFound, Conflict):
+                continue  # gone in the meantime
+            except ClusterError as error:
+                said = {"pod": f"{key.namespace}/{marked['metadata']['name']}"}
+                logger.warning("pod not marked", extra={**said, "error": str(error)})
 
     async def _refuse(self, service: LLMService, why: Refusal) -> None:
         """Say that a service gets nothing at all."""

@@ -25,6 +25,9 @@ class Site:
     """Group that owns a cache claim, so that images without root can write to it.  None where the
     platform assigns one itself and refuses any other (OpenShift)."""
 
+    mark_loading: bool = False
+    """Whether pods that load are marked for autoscalers of nodes."""
+
     @property
     def gateway_host(self) -> str:
         """Full DNS name of the release's gateway Service."""

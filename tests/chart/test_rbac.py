@@ -90,6 +90,16 @@ def test_in_listed_namespaces_nothing_else_is_cluster_wide(helm):
     assert len([d for d in documents if d["kind"] == "ClusterRole"]) == 1
 
 
+@pytest.mark.parametrize("namespaces", [[], ["ai"]])
+def test_field_case_106_pods_are_patched_only_where_it_is_asked_for(helm, namespaces):
+    values = {"namespaces": namespaces, "backends": {"markLoading": True}}
+    role = ("Role", CLUSTER_NAME, "ai") if namespaces else ("ClusterRole", CLUSTER_NAME)
+    rights = _rights(_bound(helm.render(**values), *role))
+    assert rights["", "pods"] == READ | {"patch"}
+    rights = _rights(_bound(helm.render(namespaces=namespaces), *role))
+    assert rights["", "pods"] == READ
+
+
 def test_names_narrow_what_has_no_other_bound(helm):
     documents = helm.render()
     rules = {

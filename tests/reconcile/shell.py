@@ -57,7 +57,7 @@ class Refusing(LocalCluster):
 
 
 class World:
-    def __init__(self, cluster=None):
+    def __init__(self, cluster=None, *, site=None):
         """`cluster`: what an earlier Hearth, or a test, left."""
         self.cluster = cluster or Refusing()
         self.routes = RouteTable()
@@ -87,7 +87,7 @@ class World:
             self.watching,
             routes=self.routes,
             demand=self.demand,
-            site=Site(),
+            site=site or Site(),
             publisher=self.publisher,
         )
 

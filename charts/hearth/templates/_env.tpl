@@ -23,6 +23,7 @@
 {{- end }}
 - {name: HEARTH_POLLING_INTERVAL, value: {{ .Values.scaler.pollingInterval | quote }}}
 - {name: HEARTH_WATCHDOG, value: {{ .Values.scaler.watchdog | quote }}}
+- {name: HEARTH_MARK_LOADING, value: {{ .Values.backends.markLoading | quote }}}
 - {name: HEARTH_READY_GRACE, value: {{ .Values.gateway.readyGrace | quote }}}
 - {name: HEARTH_DRAIN_LIMIT, value: {{ .Values.gateway.drainLimit | quote }}}
 - {name: HEARTH_BODY_LIMIT_BYTES, value: {{ .Values.gateway.bodyLimitBytes | int64 | quote }}}

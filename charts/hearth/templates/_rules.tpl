@@ -25,7 +25,8 @@
   verbs: [get, list, watch, create, patch, delete]
 - apiGroups: [""]
   resources: [pods]
-  verbs: [get, list, watch]
+  # To patch a pod is to change its image as well: only where it is asked for.
+  verbs: [get, list, watch{{ if .Values.backends.markLoading }}, patch{{ end }}]
 # Keys and certificates, each by the name that a service gives.
 - apiGroups: [""]
   resources: [secrets]
