@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from hearth import listening
+from hearth import limits, listening
 from hearth.admin import server as admin_server
 from hearth.admin.server import Admin
 from hearth.api.meta import ServiceKey
@@ -94,6 +94,9 @@ class App:
         )
         self.identities = Identities(self.routes, _secrets(cluster))
         self.metrics.read_in_flight(self.gateway.in_flight)
+        self.metrics.read_client_connections(
+            lambda: (self.gateway.client_connections, self.gateway.client_connections_limit)
+        )
         self.metrics.read_connections(self.scaler.connections)
         self._services: WorkQueue[ServiceKey] = WorkQueue()
         self._namespaces: WorkQueue[str] = WorkQueue()
@@ -291,6 +294,7 @@ def _gateway_config(settings: Settings, *, returns: bool) -> GatewayConfig:
         ready_grace_s=settings.ready_grace,
         brief_errors=settings.error_detail == "brief",
         cors_origins=settings.cors_origins,
+        client_connections=limits.client_connections(limits.open_files()),
         returns=returns,
     )
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from hearth import loop
+from hearth import limits, loop
 from hearth.api import manifests
 from hearth.api.meta import Duration
 from hearth.app import App, CannotStart
@@ -22,22 +22,24 @@ from hearth.cluster.local.leftovers import CannotRun
 from hearth.cluster.local.scaledobjects import ScaledObjects
 from hearth.cluster.local.workloads import Workloads
 from hearth.console import Console
+from hearth.limits import OpenFiles
 from hearth.settings import LocalSettings
 
 
 def run(settings: LocalSettings, piped: bytes = b"") -> None:
     """Serve until a signal; `piped`: what `-` among the files stands for.  Raises CannotStart."""
+    files = limits.raise_open_files()
     try:
-        loop.run(_serve, settings, piped)
+        loop.run(_serve, settings, piped, files)
     except BaseExceptionGroup as group:
         raise loop.expected(group, CannotStart, CannotRun, PathMissing) from group
 
 
-async def _serve(settings: LocalSettings, piped: bytes) -> None:
+async def _serve(settings: LocalSettings, piped: bytes, open_files: OpenFiles) -> None:
     cluster = LocalCluster()
     app = App(cluster, settings, returns=False)
     console = Console(app.routes, _print)
-    kubelet = _kubelet(cluster, settings)
+    kubelet = _kubelet(cluster, settings, open_files=open_files.before)
     files = Files(
         settings.files,
         cluster=cluster,
@@ -104,12 +106,13 @@ async def _drained(signals: AsyncIterator[signal.Signals], app: App, *, limit: D
     await app.gateway.drain(0.0)
 
 
-def _kubelet(cluster: LocalCluster, settings: LocalSettings) -> Kubelet:
+def _kubelet(cluster: LocalCluster, settings: LocalSettings, *, open_files: int) -> Kubelet:
     config = KubeletConfig(
         devices=settings.devices,
         images=settings.images,
         claims={name: Path(path).expanduser() for name, path in settings.claims.items()},
         backoff_s=settings.restart_backoff,
+        open_files=open_files,
     )
     try:
         return Kubelet(cluster, state_dir=settings.state_dir, config=config)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import anyio
 from anyio.abc import TaskGroup
 
-from hearth import loop
+from hearth import limits, loop
 from hearth.api.meta import ServiceKey
 from hearth.app import App, CannotStart
 from hearth.cluster import election, scoped
@@ -36,6 +36,7 @@ _LOST = "another process leads"
 
 def run(settings: ClusterSettings) -> int:
     """Serve until a signal (0) or until another process leads (1).  Raises CannotStart."""
+    limits.raise_open_files()
     try:
         return loop.run(_serve, settings)
     except BaseExceptionGroup as group:

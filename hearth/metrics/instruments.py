@@ -30,6 +30,23 @@ with it.
 | --- | --- | --- | --- |"""
 _FOOT = """
 `process_*` are those of every Prometheus client: memory, processor time, open files, start time.
+
+## Alerts
+
+Two rules for the limits of the process, as Prometheus takes them:
+
+```yaml
+groups:
+  - name: hearth-limits
+    rules:
+      - alert: HearthConnectionsRejected
+        expr: increase(hearth_connections_rejected_total[5m]) > 0
+        annotations: {summary: "Clients hear 503 overloaded: raise the limit of open files."}
+      - alert: HearthFilesRunOut
+        expr: process_open_fds / process_max_fds > 0.8 and on (instance) hearth_build_info
+        for: 5m
+        annotations: {summary: "Four fifths of the files that Hearth may have open are in use."}
+```
 """
 
 _SERVICE = ("namespace", "service")
@@ -138,6 +155,19 @@ CONNECTIONS = Instrument(
     "hearth_keda_connections",
     "Connections to the scaler's ports. KEDA has a single one for all services without mutual TLS.",
 )
+CLIENT_CONNECTIONS = Instrument(
+    "gauge", "hearth_client_connections", "Client connections that are open on the gateway's port."
+)
+CLIENT_CONNECTIONS_LIMIT = Instrument(
+    "gauge",
+    "hearth_client_connections_limit",
+    "How many there may be: there are files for so many and their connections to backends.",
+)
+CONNECTIONS_REJECTED = Instrument(
+    "counter",
+    "hearth_connections_rejected_total",
+    "Client connections that were one too many: answered 503 `overloaded`, or closed.",
+)
 CALLS = Instrument(
     "counter",
     "hearth_keda_calls_total",
@@ -173,7 +203,8 @@ BUILD = Instrument("gauge", "hearth_build_info", "1; which Hearth this is.", ("v
 INSTRUMENTS = (
     PENDING, HELD, IN_FLIGHT, DEMAND, ACTIVE, LEASE, ENDPOINTS, BACKENDS, PHASE, REQUESTS,
     REJECTIONS, FAILURES, ACTIVATION, FIRST_BYTE, REQUEST, STREAMS, PUSHES, WATCHDOG,
-    CONNECTIONS, CALLS, RECONCILE, QUEUE, STALENESS, LEADERSHIP, STALL, BUILD,
+    CLIENT_CONNECTIONS, CLIENT_CONNECTIONS_LIMIT, CONNECTIONS_REJECTED, CONNECTIONS, CALLS,
+    RECONCILE, QUEUE, STALENESS, LEADERSHIP, STALL, BUILD,
 )  # fmt: skip
 
 

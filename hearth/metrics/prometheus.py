@@ -37,9 +37,11 @@ class Metrics:
         self._depths: dict[str, Callable[[], int]] = {}
         self._ages: dict[str, Callable[[], float]] = {}
         self._leadership: Callable[[], str] | None = None
+        self._clients: Callable[[], tuple[int, int]] | None = None
         self._connections: Callable[[], int] | None = None
         self._requests = _counter(registry, instruments.REQUESTS)
         self._rejections = _counter(registry, instruments.REJECTIONS)
+        self._rejected = _counter(registry, instruments.CONNECTIONS_REJECTED)
         self._failures = _counter(registry, instruments.FAILURES)
         self._activation = _histogram(registry, instruments.ACTIVATION)
         self._first_byte = _histogram(registry, instruments.FIRST_BYTE)
@@ -74,6 +76,10 @@ class Metrics:
     def rejected(self, key: ServiceKey | None, *, reason: str) -> None:
         """A request was answered with an error of ours."""
         self._rejections.labels(*self._labels(key), reason).inc()
+
+    def connection_rejected(self) -> None:
+        """A client connection was one more than there are files for."""
+        self._rejected.inc()
 
     def waited(self, key: ServiceKey, *, seconds: float) -> None:
         """A cold request was given its endpoint."""
@@ -131,6 +137,10 @@ class Metrics:
     def read_leadership(self, state: Callable[[], str]) -> None:
         """Read at every scrape where this process stands among those of its release."""
         self._leadership = state
+
+    def read_client_connections(self, connections: Callable[[], tuple[int, int]]) -> None:
+        """Read at every scrape how many client connections are open, and how many may be."""
+        self._clients = connections
 
     def read_connections(self, connections: Callable[[], int]) -> None:
         """Read at every scrape how many connections KEDA has."""
@@ -204,11 +214,16 @@ class Metrics:
         connections = _gauge(
             instruments.CONNECTIONS, {(): self._connections()} if self._connections else {}
         )
+        clients, limit = self._clients() if self._clients else (0, 0)
         stands = _gauge(
             instruments.LEADERSHIP, {(self._leadership(),): 1} if self._leadership else {}
         )
         build = _gauge(instruments.BUILD, {(hearth.__version__, platform.python_version()): 1})
-        return [*of_routes.values(), phases, connections, depths, ages, stands, build]
+        return [
+            *of_routes.values(), phases, connections, depths, ages, stands, build,
+            _gauge(instruments.CLIENT_CONNECTIONS, {(): clients}),
+            _gauge(instruments.CLIENT_CONNECTIONS_LIMIT, {(): limit}),
+        ]  # fmt: skip
 
     def _of_route(self, route: Route, row: Demand | None) -> Iterator[tuple[Instrument, float]]:
         pending = row.pending if row else 0

@@ -32,5 +32,7 @@ class GatewayConfig:
     """Between two reads of a request's body; then 408."""
     stall_s: float = 300.0
     """How long a client that reads nothing may hold its place."""
+    client_connections: int = 1 << 20
+    """How many may be open; a new one above it is told 503."""
     client_keepalive_s: float = 75.0
     """How long an idle client connection stays open."""

@@ -47,6 +47,23 @@ def no_events() -> Problem:
     )
 
 
+def too_many_connections() -> Problem:
+    """503: there are no files for another connection, and one to its backend."""
+    return Problem(
+        Code.OVERLOADED,
+        "The gateway has as many connections open as it may; try again shortly.",
+    )
+
+
+def no_connection_left() -> Problem:
+    """503: it is our side that cannot make another connection to the backend."""
+    return Problem(
+        Code.OVERLOADED,
+        "The gateway has no file or local port left for another connection to the model server;"
+        " try again shortly.",
+    )
+
+
 def starting() -> Problem:
     """503: an unknown model may exist."""
     return Problem(Code.STARTING, "The gateway has just started and does not know its models yet.")

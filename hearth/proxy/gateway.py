@@ -23,9 +23,11 @@ from hearth.proxy.observer import NoObserver, Observer
 from hearth.proxy.readiness import Readiness
 from hearth.proxy.server import Server
 from hearth.proxy.wire import strangers
+from hearth.proxy.wire.client_limit import ClientLimit
 from hearth.proxy.wire.door import Door
 from hearth.proxy.wire.front import Front
 from hearth.proxy.wire.guest import GuestConnection, GuestRequest
+from hearth.proxy.wire.listener import BACKLOG, Listener
 from hearth.proxy.wire.names import ServedNames
 from hearth.proxy.wire.nursery import Nursery
 from hearth.proxy.wire.parts import Parts
@@ -35,7 +37,6 @@ from hearth.proxy.wire.sweep import Sweep
 from hearth.routes import RouteTable
 
 _FIELD_BYTES = 32 * 1024
-_BACKLOG = 4096
 _ABORT_S = 1.0
 """How long a connection may take to end once its request has."""
 
@@ -82,6 +83,9 @@ class Gateway:
         )
         self._balance = balance
         self._budget = Budget(self._config.held_bytes)
+        self._clients = ClientLimit(
+            self._config.client_connections, observer=self._observer, clock=clock
+        )
         self._parts: Parts | None = None
         self._ended = anyio.Event()
         self._drained = anyio.Event()
@@ -93,6 +97,16 @@ class Gateway:
     def waiting(self, key: ServiceKey) -> int:
         """Requests of this service held."""
         return self._activation.waiting(key)
+
+    @property
+    def client_connections(self) -> int:
+        """Client connections that are open."""
+        return self._clients.open
+
+    @property
+    def client_connections_limit(self) -> int:
+        """How many may be open."""
+        return self._clients.limit
 
     @property
     def held_bytes(self) -> int:
@@ -121,16 +135,13 @@ class Gateway:
                     self._parts = parts = self._make_parts(loop, session, nursery)
                     runner, make = await self._application(parts)
                     try:
-                        listener = await loop.create_server(
-                            lambda: Front(parts, make), host, port, backlog=_BACKLOG
-                        )
+                        listener = await self._listen(parts, make, host, port)
                     except OSError as error:
                         # Raised below: from in here it would come out as an ExceptionGroup.
                         failure = error
                         await runner.cleanup()
                     else:
-                        address = listener.sockets[0].getsockname()
-                        task_status.started((address[0], address[1]))
+                        task_status.started(listener.address)
                         await self._until_drained(parts, runner, listener)
                     tasks.cancel_scope.cancel()
             finally:
@@ -165,7 +176,7 @@ class Gateway:
                 running.pod_vanished(pod_uid)
 
     async def _until_drained(
-        self, parts: Parts, runner: web.ServerRunner, listener: asyncio.Server
+        self, parts: Parts, runner: web.ServerRunner, listener: Listener
     ) -> None:
         try:
             await self._drained.wait()
@@ -183,12 +194,30 @@ class Gateway:
                 front.abort()
             parts.pool.close()
 
+    async def _listen(
+        self, parts: Parts, make: Callable[[], asyncio.Protocol], host: str, port: int
+    ) -> Listener:
+        """Raises OSError where the address cannot be taken."""
+
+        def front() -> asyncio.Protocol:
+            return Front(parts, make)
+
+        loop = asyncio.get_running_loop()
+        server = await loop.create_server(front, host, port, backlog=BACKLOG, start_serving=False)
+        listener = Listener(server, front, clients=parts.clients, spawn=parts.spawn)
+        await listener.start()
+        return listener
+
     async def _application(
         self, parts: Parts
     ) -> tuple[web.ServerRunner, Callable[[], asyncio.Protocol]]:
         """The aiohttp application, and what makes a protocol of it."""
         server = Server(parts, keys=self._keys)
-        http = _HttpServer(server.handle, keepalive_s=self._config.client_keepalive_s)
+        http = _HttpServer(
+            server.handle,
+            keepalive_s=self._config.client_keepalive_s,
+            closed=parts.clients.closed,
+        )
         runner = web.ServerRunner(http, shutdown_timeout=_ABORT_S)
         await runner.setup()
         return runner, http
@@ -205,13 +234,19 @@ class Gateway:
             endpoints=self._endpoints,
             activation=self._activation,
             balance=self._balance,
-            pool=Pool(sweep, nursery.spawn, connect_timeout_s=timeout_s),
+            pool=Pool(
+                sweep,
+                nursery.spawn,
+                connect_timeout_s=timeout_s,
+                limit=self._config.client_connections,
+            ),
             plans=Plans(self._config, door.find_scope),
             names=ServedNames(session, clock=self._clock),
             observer=self._observer,
             door=door,
             sweep=sweep,
             budget=self._budget,
+            clients=self._clients,
             config=self._config,
             clock=self._clock,
             spawn=nursery.spawn,
@@ -249,7 +284,9 @@ class _HttpServer(web.Server):
         handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
         *,
         keepalive_s: float,
+        closed: Callable[[], None],
     ) -> None:
+        """`closed` is called when a connection has ended."""
         # Without handler_cancellation a client that hung up would be held for ever.
         super().__init__(
             handler,
@@ -257,6 +294,7 @@ class _HttpServer(web.Server):
             handler_cancellation=True,
         )
         self._keepalive_s = keepalive_s
+        self._closed = closed
 
     def __call__(self) -> web.RequestHandler:
         return _Connection(
@@ -267,6 +305,7 @@ class _HttpServer(web.Server):
             keepalive_timeout=self._keepalive_s,
             max_line_size=_FIELD_BYTES,
             max_field_size=_FIELD_BYTES,
+            closed=self._closed,
         )
 
 

@@ -32,6 +32,10 @@ class Observer(Protocol):
         """
         ...
 
+    def connection_rejected(self) -> None:
+        """A client connection was one more than there are files for."""
+        ...
+
     def waited(self, key: ServiceKey, *, seconds: float) -> None:
         """A cold request was given the endpoint that answered it after `seconds`."""
         ...
@@ -54,6 +58,9 @@ class NoObserver:
         pass
 
     def rejected(self, key: ServiceKey | None, *, reason: str) -> None:
+        pass
+
+    def connection_rejected(self) -> None:
         pass
 
     def waited(self, key: ServiceKey, *, seconds: float) -> None:

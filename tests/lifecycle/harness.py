@@ -83,21 +83,26 @@ class Hearth:
         (self.folder / name).write_text(yaml.safe_dump_all(documents))
         return (self.folder / name).rename(path)
 
-    async def start(self, *flags: str, env: dict[str, str] | None = None) -> "Hearth":
-        """Run it until it says that it is up."""
-        self.process = await self.spawn(*flags, env=env)
+    async def start(
+        self, *flags: str, env: dict[str, str] | None = None, ulimit: str = ""
+    ) -> "Hearth":
+        """Run it until it says that it is up; `ulimit`: what a shell is told before."""
+        self.process = await self.spawn(*flags, env=env, ulimit=ulimit)
         await self.line("Logs")
         text = "\n".join(self.lines)
         self.gateway = re.findall(r"(http://\S+)/v1", text)[-1]
         self.admin = re.findall(r"Status\s+(http://\S+)/", text)[-1]
-        self.session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=hanging.limit_s()))
+        self.session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=0),
+            timeout=aiohttp.ClientTimeout(total=hanging.limit_s()),
+        )
         return self
 
-    async def spawn(self, *flags: str, env=None) -> asyncio.subprocess.Process:
+    async def spawn(self, *flags: str, env=None, ulimit="") -> asyncio.subprocess.Process:
         """Start the process; later flags win over earlier ones."""
         return await hearth(
             "local", "-f", str(self.manifests), "--state-dir", str(self.state),
-            *FLAGS, *flags, env=env,
+            *FLAGS, *flags, env=env, ulimit=ulimit,
         )  # fmt: skip
 
     async def line(self, part: str) -> str:
@@ -209,10 +214,11 @@ async def running(folder: Path, *documents: dict, flags=()):
     assert "Traceback" not in one.errors, one.errors
 
 
-async def hearth(*words: str, env=None) -> asyncio.subprocess.Process:
+async def hearth(*words: str, env=None, ulimit="") -> asyncio.subprocess.Process:
     """The command, with these words; what it says can be read."""
+    shell = ("sh", "-c", f'ulimit {ulimit} && exec "$@"', "sh") if ulimit else ()
     return await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "hearth", *words,
+        *shell, sys.executable, "-m", "hearth", *words,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         env=os.environ | (env or {}),
     )  # fmt: skip

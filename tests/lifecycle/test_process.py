@@ -1,6 +1,7 @@
 """The process itself: what it cannot do is one line, a crash leaves nothing, an end is orderly."""
 
 import os
+import resource
 import signal
 import socket
 
@@ -10,7 +11,7 @@ import pytest
 
 from tests import hanging
 from tests.lifecycle import harness
-from tests.lifecycle.harness import DONE, Begun, runtime, service
+from tests.lifecycle.harness import DONE, Begun, cold_start, runtime, service
 
 
 async def refused(hearth, *flags):
@@ -151,3 +152,70 @@ async def failure(client, *, stream):
         async for _ in answer:
             pass
     return caught.value
+
+
+async def test_field_case_91_more_requests_wait_than_the_soft_limit_has_files(hearth):
+    """Field case 91: each is held, `/healthz` answers, and an engine has the limit of before."""
+    gate = hearth.folder / "gate"
+    hearth.write(
+        "models.yaml",
+        runtime("stub", f"--ready-file={gate}"),
+        service("chat", endpoint=cold_start(maxQueue=200)),
+    )
+    await hearth.start(ulimit="-Sn 100")
+    async with anyio.create_task_group() as tasks:
+        streams = [Begun(tasks, whole(hearth)) for _ in range(150)]
+        await hearth.until(lambda row: row["pending"] == 150 and row["backends"])
+        async with hearth.session.get(f"{hearth.admin}/healthz") as health:
+            assert health.status == 200
+        (engine,) = hearth.engines("chat")
+        soft, _ = resource.prlimit(engine, resource.RLIMIT_NOFILE)
+        assert soft == 100
+        gate.touch()
+    assert all(DONE in stream.value for stream in streams)
+
+
+async def test_field_case_91_with_few_files_who_is_too_many_is_told_and_counted(hearth):
+    gate = hearth.folder / "gate"
+    hearth.write("models.yaml", runtime("stub", f"--ready-file={gate}"), service("chat"))
+    await hearth.start(ulimit="-n 200")
+    held = 52  # what 200 files are enough for
+    statuses: list[int] = []
+    async with anyio.create_task_group() as tasks:
+
+        async def ask() -> None:
+            async with hearth.chat() as response:
+                statuses.append(response.status)
+                if response.status == 503:
+                    assert (await response.json())["error"]["code"] == "overloaded"
+                    assert response.headers["Retry-After"] == "5"
+                else:
+                    assert DONE in await response.read()
+
+        for _ in range(300):
+            tasks.start_soon(ask)
+        await hearth.until(lambda row: row["pending"] == held)
+        async with hearth.session.get(f"{hearth.admin}/healthz") as health:
+            assert health.status == 200
+        with anyio.fail_after(hanging.limit_s()):
+            while f"hearth_connections_rejected_total {300 - held}.0" not in await metrics(hearth):
+                pass
+        gate.touch()
+    assert (statuses.count(200), statuses.count(503)) == (held, 300 - held)
+    await hearth.stop()
+    few, first = hearth.errors.splitlines()[:2]
+    assert "limit=200 client_connections=52" in few
+    assert "client connections rejected" in first and "limit=52" in first
+    assert hearth.errors.count("\n") <= 3
+
+
+async def whole(hearth) -> bytes:
+    """A streamed answer."""
+    async with hearth.chat() as response:
+        return await response.read()
+
+
+async def metrics(hearth) -> str:
+    """A scrape."""
+    async with hearth.session.get(f"{hearth.admin}/metrics") as response:
+        return await response.text()

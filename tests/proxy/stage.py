@@ -2,8 +2,10 @@
 
 import io
 import json
+import os
+import resource
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 
 import aiohttp
@@ -37,6 +39,7 @@ class Record:
     ends: list[tuple[ServiceKey | None, str, int]] = field(default_factory=list)
     rejections: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    connections_rejected: int = 0
     first_bytes: int = 0
     first_byte_s: float = 0
     waits: int = 0
@@ -50,6 +53,9 @@ class Record:
 
     def rejected(self, key, *, reason):
         self.rejections.append(str(reason))
+
+    def connection_rejected(self):
+        self.connections_rejected += 1
 
     def waited(self, key, *, seconds):
         self.waits += 1
@@ -260,6 +266,19 @@ async def outwait(s: Stage, server: backend.Server) -> None:
     (asking,) = s.gateway._parts.running
     turn = getattr(asking, "_turn", asking)  # the short way is its own
     turn.expired(s.gateway._parts.sweep.time() + 3600)
+
+
+@contextmanager
+def no_files():
+    """Not one more file may be opened in this process."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    lowest = os.dup(0)
+    os.close(lowest)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
 def code_of(text: str) -> str:

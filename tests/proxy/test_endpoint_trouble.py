@@ -1,6 +1,9 @@
 """Endpoints that are not what they seem: refusing, loading, hung."""
 
+import json
+
 import anyio
+import anyio.lowlevel
 import pytest
 
 from hearth.routes import ColdStart, HttpReadiness, TcpReadiness
@@ -8,10 +11,14 @@ from tests.proxy import backend
 from tests.proxy.backend import Conn
 from tests.proxy.stage import (
     BODY,
+    CHAT,
+    HOST,
     KEY,
     STREAM,
+    Raw,
     error_of,
     held,
+    no_files,
     outwait,
     pod,
     stage,
@@ -255,3 +262,30 @@ async def test_field_case_95_no_idle_connection_to_its_address_is_used_again():
         s.put(pod(server, uid="next/0"))
         await s.ask()
         assert [call.connection for call in server.calls()] == [1, 2]
+
+
+@pytest.mark.parametrize("body", [BODY, STREAM], ids=["plain", "stream"])
+async def test_field_case_91_without_a_file_for_its_connection_no_endpoint_is_blamed(body):
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        async with s.raw(BODY) as warmed:
+            await warmed.until(b"hello")
+        s.gateway._parts.pool.close()
+        await server.until(lambda b: b.open == 0)
+        data = json.dumps(body).encode()
+        request = (
+            f"POST {CHAT} HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {len(data)}\r\n\r\n"
+        ).encode() + data
+        client = Raw(await anyio.connect_tcp(*s.address))
+        async with client.stream:
+            while s.gateway.client_connections < 1:
+                await anyio.lowlevel.checkpoint()
+            with no_files():
+                await client.stream.send(request)
+                head, _, text = (await client.until(b'"}}')).partition(b"\r\n\r\n")
+            assert head.startswith(b"HTTP/1.1 503") and b"Retry-After" in head
+            assert error_of(text)["code"] == "overloaded"
+            client.data = b""
+            await client.stream.send(request)
+            await client.until(b"hel")
+        assert s.record.failures == []

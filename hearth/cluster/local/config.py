@@ -21,6 +21,8 @@ class KubeletConfig:
     """Folder of a volume claim, by `namespace/name`."""
     inherit_env: tuple[str, ...] = ()
     """Variables that pods get from Hearth's environment beyond `environment.INHERITED`."""
+    open_files: int | None = None
+    """Soft limit of what pods may have open; None: Hearth's own."""
     backoff_s: float = 10.0
     """First pause before a container that ended again is started again; doubles."""
     backoff_cap_s: float = 300.0

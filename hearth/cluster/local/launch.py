@@ -1,5 +1,6 @@
 """From a container as written to the program that stands for it here."""
 
+import dataclasses
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -33,7 +34,7 @@ class Launch:
     def command(self, words: Iterable[str]) -> Program:
         """Another command in the same container."""
         argv = tuple(self.mounts.translate(word) for word in words)
-        return Program(argv=argv, env=self.program.env, cwd=self.program.cwd)
+        return dataclasses.replace(self.program, argv=argv)
 
 
 async def prepare(container: Manifest, room: Room) -> Launch:
@@ -72,6 +73,7 @@ async def prepare(container: Manifest, room: Room) -> Launch:
             argv=tuple(mounts.translate(word) for word in argv),
             env={**inherited, **named, **translated},
             cwd=_working_directory(container, room.folder, mounts),
+            open_files=machine.config.open_files,
         ),
         mounts=mounts,
         startup=checks.get("startupProbe"),

@@ -6,6 +6,7 @@ is reaped after everything else in its group was killed, while its number cannot
 
 import asyncio
 import os
+import resource
 import signal
 import subprocess
 import uuid
@@ -29,6 +30,8 @@ class Program:
     argv: tuple[str, ...]
     env: Mapping[str, str]
     cwd: Path
+    open_files: int | None = None
+    """Soft limit; None: as ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,12 @@ class Process:
                 bufsize=0,
             )
         self.pid = self._popen.pid
+        if program.open_files is not None:
+            # After the fork, and not in it: code of ours in a forked process that has threads may
+            # hang.  A program that asks within microseconds may still see our own limit.
+            with suppress(ProcessLookupError, PermissionError):
+                _, hard = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)
+                resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (program.open_files, hard))
         try:
             self._ended = os.pidfd_open(self.pid)
             self._record = leftovers.record(state, self.pid)

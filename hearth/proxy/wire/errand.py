@@ -159,6 +159,11 @@ class Errand(ABC):
         self.let_go()
         self.hold()
 
+    @guarded
+    def exhausted(self) -> None:
+        """There is no file or port for a connection: nothing was sent, no endpoint is to blame."""
+        raise faults.no_connection_left()
+
     def failed(self) -> None:
         """A defect of ours."""
         if self.state is not State.OVER:

@@ -22,6 +22,12 @@ from hearth.proxy.wire.visit import Visit
 log = logging.getLogger(__name__)
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+_SURPLUS_S = 2.0
+"""How long a connection beyond the limit may take to say what it wants."""
+_HEALTH = tuple(
+    method + path for method in (b"GET ", b"HEAD ") for path in (b"/ ", b"/healthz ", b"/healthz?")
+)
+"""Who asks whether the gateway is alive is answered, however many there are."""
 _PIPELINE_BYTES = 64 * 1024
 """Of requests that came before their turn; then reading pauses."""
 
@@ -49,7 +55,14 @@ class Front(Shortcut):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.parts.fronts.add(self)
-        self._rest()
+        if self.parts.clients.opened():
+            self._rest()
+        elif self.parts.clients.takes(0):
+            self.state = Phase.SURPLUS
+            self.due = self.parts.sweep.time() + _SURPLUS_S
+        else:
+            self.parts.clients.rejected()
+            self.break_off(rst=False)
 
     def data_received(self, data: bytes) -> None:
         if self.last:
@@ -63,6 +76,8 @@ class Front(Shortcut):
             return
         if (state is Phase.IDLE and not self.choked) or state is Phase.BODY:
             self.advance()
+        elif state is Phase.SURPLUS:
+            self._turn_away()
         elif len(self.buffer) > _PIPELINE_BYTES:
             self.pause_reading()
 
@@ -89,6 +104,8 @@ class Front(Shortcut):
         transport = super().let_go()
         self.parts.fronts.discard(self)
         self.parts.changed()
+        if transport is not None:
+            self.parts.clients.closed()
         return transport
 
     # The visit's side
@@ -131,6 +148,8 @@ class Front(Shortcut):
                 self._reject(faults.stalled(self.parts.config.head_s))
             case Phase.BODY:
                 self.refuse(faults.stalled(self.parts.config.upload_idle_s))
+            case Phase.SURPLUS:
+                self._turn_away()
             case Phase.KNOCK | Phase.BUSY:
                 pass
 
@@ -266,6 +285,15 @@ class Front(Shortcut):
             visit.reply.last = True
         visit.fail(problem)
 
+    def _turn_away(self) -> None:
+        """Answer a connection that is one too many."""
+        self.state = Phase.IDLE
+        if self.buffer.startswith(_HEALTH):
+            self.advance()
+            return
+        self.parts.clients.rejected()
+        self._reject(faults.too_many_connections())
+
     def _reject(self, problem: Problem) -> None:
         """Answer what is no request."""
         self.parts.observer.rejected(None, reason=problem.code)
@@ -282,4 +310,5 @@ class Front(Shortcut):
         self.resume_reading()
         transport = self.let_go()
         if transport is not None:
+            self.parts.clients.opened()  # and closed by the protocol that has it now
             give(transport, self._web(), data=data, choked=self.choked)

@@ -4,6 +4,7 @@ A connection that was handed over stays there, so the application serves what `F
 reads the body, and the answer goes to the transport as `Front`'s does.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import anyio
@@ -138,10 +139,12 @@ async def serve(parts: Parts, request: web.BaseRequest, asked: heads.RequestHead
 class GuestConnection(web.RequestHandler):
     """One client connection of the application, which tells a guest when it must not write."""
 
-    __slots__ = ("_choked", "_guest")
+    __slots__ = ("_choked", "_closed", "_guest")
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, closed: Callable[[], None], **kwargs: Any) -> None:
+        """`closed` is called when the connection has ended."""
         super().__init__(*args, **kwargs)
+        self._closed = closed
         self._choked = False
         self._guest: Guest | None = None
 
@@ -150,6 +153,10 @@ class GuestConnection(web.RequestHandler):
         self._guest = guest
         if guest is not None and guest.visit is not None and self._choked:
             guest.visit.pause()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._closed()
 
     def pause_writing(self) -> None:
         super().pause_writing()

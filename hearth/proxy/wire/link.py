@@ -54,6 +54,8 @@ class Receiver(Owner, Protocol):
 class Home(Protocol):
     """Where a link goes when its answer is whole."""
 
+    def opened(self) -> None: ...
+    def ended(self) -> None: ...
     def give(self, link: "Link") -> None: ...
     def gone(self, link: "Link") -> None: ...
 
@@ -185,6 +187,7 @@ class Link(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._home.opened()
 
     def data_received(self, data: bytes) -> None:
         body = self._body
@@ -213,6 +216,7 @@ class Link(asyncio.Protocol):
         return None
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._home.ended()
         receiver = self._receiver
         heard = self._relay is not None or self._interim or bool(self._buffer)
         self._forget()

@@ -11,6 +11,7 @@ from hearth.proxy.bodies import Budget
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.endpoints import Endpoints
 from hearth.proxy.observer import Observer
+from hearth.proxy.wire.client_limit import ClientLimit
 from hearth.proxy.wire.door import Door
 from hearth.proxy.wire.names import ServedNames
 from hearth.proxy.wire.nursery import Main
@@ -60,6 +61,7 @@ class Parts:
     door: Door
     sweep: Sweep
     budget: Budget
+    clients: ClientLimit
     config: GatewayConfig
     clock: Callable[[], float]
     spawn: Callable[[Main], None]

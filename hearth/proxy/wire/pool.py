@@ -1,20 +1,30 @@
 """Connections to backends: kept while idle, made where there is none, no bound on their number."""
 
 import asyncio
+import errno
+import logging
 from collections.abc import Callable
 from typing import Protocol
 
 import anyio
+import anyio.lowlevel
 
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.nursery import Main
 from hearth.proxy.wire.sweep import NEVER, Sweep
+
+log = logging.getLogger(__name__)
 
 KEEPALIVE_S = 3.0
 """Shorter than the 5 s after which vLLM's server closes an idle connection."""
 DIALS = 64
 """Connections being made to one address at a time: more would only stall the loop."""
 _LOOK_EVERY_S = 1.0
+_LOG_EVERY_S = 60.0
+_EXHAUSTED = frozenset(
+    (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAGAIN)
+)
+"""What is missing is ours: files, memory, or local ports towards this one address."""
 
 Address = tuple[str, int]
 
@@ -28,6 +38,10 @@ class Caller(Protocol):
 
     def unreachable(self) -> None:
         """There is none to be had."""
+        ...
+
+    def exhausted(self) -> None:
+        """There is none to be had, and the address is not to blame."""
         ...
 
 
@@ -47,12 +61,21 @@ class Pool:
     """All links of one gateway."""
 
     def __init__(
-        self, sweep: Sweep, spawn: Callable[[Main], None], *, connect_timeout_s: float
+        self,
+        sweep: Sweep,
+        spawn: Callable[[Main], None],
+        *,
+        connect_timeout_s: float,
+        limit: int = 1 << 20,
     ) -> None:
-        """`spawn(main)` runs a coroutine for as long as the gateway serves."""
+        """`spawn(main)` runs a coroutine for as long as the gateway serves.  `limit`: of so many
+        links none stays idle where another is to be made."""
         self._sweep = sweep
         self._spawn = spawn
         self._connect_timeout_s = connect_timeout_s
+        self._limit = limit
+        self._open = 0
+        self._log_at = sweep.time()
         self._sites: dict[Address, _Site] = {}
         self.due = NEVER
 
@@ -76,6 +99,14 @@ class Pool:
         site = self._sites.get(address)
         if site is not None:
             site.waiting.pop(caller, None)
+
+    def opened(self) -> None:
+        """A link has its connection."""
+        self._open += 1
+
+    def ended(self) -> None:
+        """A link's connection is gone."""
+        self._open -= 1
 
     def give(self, link: Link) -> None:
         """A link whose answer is whole: for who waits, or for later."""
@@ -119,15 +150,22 @@ class Pool:
 
     def close(self) -> None:
         """Close what is idle."""
-        for site in self._sites.values():
-            for link in site.idle:
-                link.close()
-            site.idle = []
+        self._close_idle()
         self._sweep.forget(self)
 
     def __len__(self) -> int:
         """Idle links."""
         return sum(len(site.idle) for site in self._sites.values())
+
+    def _close_idle(self) -> bool:
+        """Whether there was any."""
+        closed = False
+        for site in self._sites.values():
+            for link in site.idle:
+                link.close()
+                closed = True
+            site.idle = []
+        return closed
 
     def _idle(self, site: _Site) -> Link | None:
         while site.idle:
@@ -147,14 +185,22 @@ class Pool:
 
     async def _dial(self, address: Address, site: _Site) -> None:
         try:
-            while site.waiting:
-                link = await self._connect(address)
-                if link is None:
-                    # They all want the same address: it is as unreachable for the others.
-                    callers, site.waiting = tuple(site.waiting), {}
-                    for caller in callers:
-                        caller.unreachable()
-                elif site.waiting:
+            # Not for who is being dialled for already.
+            while site.dialing <= len(site.waiting):
+                try:
+                    link = await self._connect(address)
+                except OSError as error:
+                    if error.errno not in _EXHAUSTED:
+                        # They all want the same address: it is as unreachable for the others.
+                        callers, site.waiting = tuple(site.waiting), {}
+                        for caller in callers:
+                            caller.unreachable()
+                    elif site.waiting:
+                        # Who came last: a connection that is given back serves the others.
+                        self._tell(address, error)
+                        site.waiting.popitem()[0].exhausted()
+                    continue
+                if site.waiting:
                     caller = next(iter(site.waiting))
                     del site.waiting[caller]
                     caller.connected(link)
@@ -164,12 +210,30 @@ class Pool:
         finally:
             site.dialing -= 1
 
-    async def _connect(self, address: Address) -> Link | None:
-        loop = asyncio.get_running_loop()
+    async def _connect(self, address: Address) -> Link:
+        """Raises OSError."""
+        if self._open >= self._limit and self._close_idle():
+            await anyio.lowlevel.checkpoint()  # their files are free in the next tick
         try:
-            with anyio.fail_after(self._connect_timeout_s):
-                _, link = await loop.create_connection(lambda: Link(self, address), *address)
-        except (OSError, TimeoutError):
-            return None
-        # Taken and closed at once: nothing was sent, as if it had not been taken.
-        return None if link.closing else link
+            return await self._connect_once(address)
+        except OSError as error:
+            if error.errno not in _EXHAUSTED or not self._close_idle():
+                raise
+        await anyio.lowlevel.checkpoint()
+        return await self._connect_once(address)
+
+    async def _connect_once(self, address: Address) -> Link:
+        loop = asyncio.get_running_loop()
+        with anyio.fail_after(self._connect_timeout_s):
+            _, link = await loop.create_connection(lambda: Link(self, address), *address)
+        if link.closing:
+            # Taken and closed at once: nothing was sent, as if it had not been taken.
+            raise ConnectionResetError
+        return link
+
+    def _tell(self, address: Address, error: OSError) -> None:
+        now = self._sweep.time()
+        if now >= self._log_at:
+            self._log_at = now + _LOG_EVERY_S
+            extra = {"endpoint": f"{address[0]}:{address[1]}", "error": str(error)}
+            log.error("no file or local port left for an upstream connection", extra=extra)

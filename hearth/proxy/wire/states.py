@@ -79,6 +79,8 @@ class Phase(Enum):
 
     IDLE = auto()
     """Between requests, or in the middle of a head."""
+    SURPLUS = auto()
+    """It is one more than may be open, and nothing came yet."""
     KNOCK = auto()
     """The sender's key is being looked up."""
     BODY = auto()

@@ -117,6 +117,10 @@ class Warm:
         """Nothing was sent."""
         self._leave(dial=False)[0].unreachable()
 
+    def exhausted(self) -> None:
+        """Nothing was sent, and it is not the endpoint's fault."""
+        self._leave(dial=False)[0].exhausted()
+
     # The link's side
 
     def heard(self, data: bytes) -> None:

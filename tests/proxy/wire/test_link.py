@@ -13,6 +13,12 @@ class Home:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
+    def opened(self) -> None:
+        pass
+
+    def ended(self) -> None:
+        pass
+
     def give(self, link: Link) -> None:
         self.heard.append("give")
 

@@ -1,12 +1,17 @@
 """Connections to backends, on real sockets."""
 
 import asyncio
+import importlib.util
+import shutil
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
 import anyio.lowlevel
+import pytest
 
 from hearth.proxy.wire import pool as pools
 from hearth.proxy.wire.heads import AnswerHead
@@ -14,8 +19,10 @@ from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.nursery import Nursery
 from hearth.proxy.wire.pool import Pool
 from hearth.proxy.wire.sweep import Sweep
+from tests.conftest import require
 from tests.proxy import backend
 from tests.proxy.backend import Conn
+from tests.proxy.stage import no_files
 
 CALL = b"POST /v1/x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
 
@@ -43,6 +50,9 @@ class Caller:
     def unreachable(self) -> None:
         self._tell("unreachable")
 
+    def exhausted(self) -> None:
+        self._tell("exhausted")
+
     def answered(self, head: AnswerHead) -> None:
         self._tell(str(head.status))
 
@@ -68,11 +78,12 @@ class Caller:
 
 
 @asynccontextmanager
-async def pool(kind: type[Pool] = Pool, *, connect_timeout_s: float = 3) -> AsyncIterator[Pool]:
+async def pool(
+    kind: type[Pool] = Pool, *, connect_timeout_s: float = 3, **more
+) -> AsyncIterator[Pool]:
     nursery = Nursery()
-    made = kind(
-        Sweep(asyncio.get_running_loop()), nursery.spawn, connect_timeout_s=connect_timeout_s
-    )
+    sweep = Sweep(asyncio.get_running_loop())
+    made = kind(sweep, nursery.spawn, connect_timeout_s=connect_timeout_s, **more)
     async with anyio.create_task_group() as tasks:
         await tasks.start(nursery.run)
         yield made
@@ -176,3 +187,65 @@ async def test_a_kept_connection_that_died():
         while len(p):
             await anyio.lowlevel.checkpoint()
         assert (await Caller(p, (server.host, server.port)).until("whole"))[0] == "made"
+
+
+async def test_field_case_91_idle_connections_make_room_for_another():
+    async with backend.running() as other, backend.running() as server, pool(limit=1) as p:
+        await Caller(p, (other.host, other.port)).until("whole")
+        await Caller(p, (server.host, server.port)).until("whole")
+        await other.until(lambda b: b.open == 0)
+        assert len(p) == 1
+
+
+async def test_field_case_91_files_of_idle_connections_are_used_again():
+    async with backend.running() as other, pool() as p:
+        await Caller(p, (other.host, other.port)).until("whole")
+        with socket.create_server(("127.0.0.1", 0)) as deaf, no_files():
+            # Nobody accepts there, but the kernel: a file is needed on our side alone.
+            assert (await Caller(p, deaf.getsockname()).until("made")) == ["made"]
+
+
+FEW_PORTS = """
+import asyncio, subprocess, sys
+from pathlib import Path
+
+import anyio
+
+from tests.proxy import backend
+from tests.proxy.wire.test_pool import Caller, pool
+
+async def hang(conn):
+    await anyio.sleep_forever()
+
+async def main():
+    subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    Path("/proc/sys/net/ipv4/ip_local_port_range").write_text("40000 40003")
+    async with backend.running(hang, port=8000) as server, pool() as p:
+        callers = [Caller(p, (server.host, server.port)) for _ in range(6)]
+        with anyio.fail_after(60):
+            for caller in callers:
+                while not caller.heard:
+                    await caller.changed.wait()
+        print(sorted(word for caller in callers for word in caller.heard))
+
+if sys.argv[1] == "uvloop":
+    import uvloop
+    uvloop.run(main())
+else:
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_field_case_91_without_a_local_port_no_address_is_blamed(loop):
+    alone = ("unshare", "--net", "--map-root-user")
+    have = shutil.which("unshare") and shutil.which("ip")
+    able = have and subprocess.run([*alone, "true"], capture_output=True).returncode == 0
+    require("namespaces", bool(able), "unshare --net --map-root-user, and ip")
+    if loop == "uvloop":
+        require("uvloop", importlib.util.find_spec("uvloop") is not None, "pip install uvloop")
+    ran = subprocess.run(
+        [*alone, sys.executable, "-c", FEW_PORTS, loop],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert ran.stdout == f"{['exhausted'] * 2 + ['made'] * 4}\n", ran.stderr

@@ -1,0 +1,65 @@
+"""Count client connections against the files that there are for them.  No I/O."""
+
+import logging
+from collections.abc import Callable
+
+from hearth.proxy.observer import Observer
+
+log = logging.getLogger(__name__)
+
+FEW = 16_384
+"""Up to such a limit connections are accepted one by one: a burst that the event loop accepts at
+once (its backlog, 4,096) could take all files that are kept free."""
+_SPARE, _MUCH = 32, 4096
+"""Connections beyond the limit that are told so at the same time."""
+_LOG_EVERY_S = 60.0
+
+
+def _nothing() -> None:
+    """Nobody waits for a connection to end."""
+
+
+class ClientLimit:
+    """Connections are counted from the moment they are made until they end."""
+
+    def __init__(self, limit: int, *, observer: Observer, clock: Callable[[], float]) -> None:
+        self.limit = limit
+        self.open = 0
+        self.on_closed: Callable[[], None] = _nothing
+        """Called when a connection has ended."""
+        self._observer = observer
+        self._clock = clock
+        self._log_at = clock()
+        self._unlogged = 0
+
+    @property
+    def few(self) -> bool:
+        """Whether one burst of connections could take every file."""
+        return self.limit <= FEW
+
+    def takes(self, more: int = 1) -> bool:
+        """Whether `more` connections can at least be told that they are too many."""
+        return self.open + more <= self.limit + (_SPARE if self.few else _MUCH)
+
+    def opened(self) -> bool:
+        """One more; whether it is within the limit."""
+        self.open += 1
+        return self.open <= self.limit
+
+    def closed(self) -> None:
+        """One less."""
+        self.open -= 1
+        self.on_closed()
+
+    def rejected(self) -> None:
+        """A connection beyond the limit was told so, or dropped; logged once a minute at most."""
+        self._observer.connection_rejected()
+        self._unlogged += 1
+        now = self._clock()
+        if now >= self._log_at:
+            log.warning(
+                "client connections rejected: as many are open as there are files for",
+                extra={"limit": self.limit, "rejected": self._unlogged},
+            )
+            self._log_at = now + _LOG_EVERY_S
+            self._unlogged = 0

@@ -1,0 +1,132 @@
+"""Accept client connections: the event loop does where files are many, else one by one here.
+
+Event loops accept all that is there at once, before any of it can be turned away.  At the end of
+the files uvloop then closes connections without a word, and asyncio (3.11) logs one traceback for
+each place in its backlog, every second.
+"""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable
+
+from hearth.proxy.wire.client_limit import ClientLimit
+from hearth.proxy.wire.nursery import Main
+
+log = logging.getLogger(__name__)
+
+BACKLOG = 4096
+_AT_ONCE = 16
+"""Connections taken in one turn of the loop."""
+_PAUSE_S = 0.1
+"""Before an accept that failed is tried again: its reason is the system's, not the client's."""
+_LOG_EVERY_S = 60.0
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+Make = Callable[[], asyncio.Protocol]
+
+
+class Listener:
+    """The listening sockets of one server."""
+
+    def __init__(
+        self,
+        server: asyncio.Server,
+        make: Make,
+        *,
+        clients: ClientLimit,
+        spawn: Callable[[Main], None],
+    ) -> None:
+        """`server` is bound and does not serve yet; `spawn` runs a coroutine."""
+        self._loop = asyncio.get_running_loop()
+        self._server = server
+        self._make = make
+        self._clients = clients
+        self._spawn = spawn
+        self._sockets: list[socket.socket] = []
+        self._arriving = 0
+        """Connections that were accepted and have no protocol yet."""
+        self._paused = False
+        self._retry: asyncio.TimerHandle | None = None
+        self._log_at = self._loop.time()
+        self._closed = False
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens, as bound."""
+        name = self._server.sockets[0].getsockname()
+        return name[0], name[1]
+
+    async def start(self) -> None:
+        """Begin to accept."""
+        if not self._clients.few and type(self._loop).__module__.startswith("uvloop"):
+            await self._server.start_serving()
+            return
+        for bound in self._server.sockets:
+            sock = socket.socket(fileno=os.dup(bound.fileno()))
+            sock.listen(BACKLOG)
+            sock.setblocking(False)
+            self._sockets.append(sock)
+        self._clients.on_closed = self._resume
+        self._paused = True
+        self._resume()
+
+    def close(self) -> None:
+        """Accept no more.  Idempotent."""
+        self._closed = True
+        self._pause()
+        if self._retry is not None:
+            self._retry.cancel()
+        for sock in self._sockets:
+            sock.close()
+        self._sockets.clear()
+        self._server.close()
+
+    def _accept(self, sock: socket.socket) -> None:
+        for _ in range(_AT_ONCE):
+            if not self._clients.takes(self._arriving + 1):
+                # What comes waits in the kernel until one of those that are here has ended.
+                self._pause()
+                return
+            try:
+                connection, _ = sock.accept()
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError as error:
+                if error.errno in _EXHAUSTED:
+                    self._exhausted(error)
+                    return
+                continue  # that one client's own trouble
+            connection.setblocking(False)
+            self._arriving += 1
+            self._spawn(lambda connection=connection: self._adopt(connection))  # type: ignore[misc]
+
+    async def _adopt(self, connection: socket.socket) -> None:
+        try:
+            await self._loop.connect_accepted_socket(self._make, connection)
+        except OSError:  # it left already
+            connection.close()
+        finally:
+            self._arriving -= 1
+
+    def _exhausted(self, error: OSError) -> None:
+        self._pause()
+        self._retry = self._loop.call_later(_PAUSE_S, self._resume)
+        now = self._loop.time()
+        if now >= self._log_at:
+            self._log_at = now + _LOG_EVERY_S
+            log.error("client connection not accepted", extra={"error": str(error)})
+
+    def _pause(self) -> None:
+        if not self._paused:
+            self._paused = True
+            for sock in self._sockets:
+                self._loop.remove_reader(sock)
+
+    def _resume(self) -> None:
+        if self._paused and not self._closed and self._clients.takes(self._arriving + 1):
+            self._paused = False
+            for sock in self._sockets:
+                self._loop.add_reader(sock, self._accept, sock)

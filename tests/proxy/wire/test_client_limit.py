@@ -1,0 +1,38 @@
+"""Client connections against the files that there are for them."""
+
+import logging
+
+from hearth.proxy.wire.client_limit import ClientLimit
+from tests.proxy.stage import Record
+
+
+def test_connections_beyond_the_limit_are_few_and_known(clock):
+    clients = ClientLimit(2, observer=Record(), clock=clock)
+    assert [clients.opened() for _ in range(3)] == [True, True, False]
+    assert clients.takes(31) and not clients.takes(32)
+    ended: list[int] = []
+    clients.on_closed = lambda: ended.append(clients.open)
+    clients.closed()
+    clients.closed()
+    assert ended == [2, 1] and clients.opened()
+
+
+def test_field_case_91_rejections_are_counted_and_logged_once_a_minute(clock, caplog):
+    record = Record()
+    clients = ClientLimit(1, observer=record, clock=clock)
+    for _ in range(5):
+        clients.rejected()
+    assert record.connections_rejected == 5
+    assert [(line.levelno, line.rejected, line.limit) for line in caplog.records] == [
+        (logging.WARNING, 1, 1)
+    ]
+    clock.now += 60
+    clients.rejected()
+    assert [line.rejected for line in caplog.records] == [1, 5]
+
+
+def test_few_says_how_connections_are_accepted():
+    def few(limit):
+        return ClientLimit(limit, observer=Record(), clock=lambda: 0.0).few
+
+    assert few(16_384) and not few(16_385)
