@@ -9,6 +9,7 @@ import anyio.lowlevel
 import pytest
 
 from hearth.proxy.wire.front import Front
+from tests import hanging
 from tests.proxy import backend
 from tests.proxy.stage import BODY, CONFIG, Raw, Stage, error_of, no_files, pod, stage
 from tests.proxy.wire.transports import Transport
@@ -118,7 +119,7 @@ async def test_field_case_91_without_files_accepting_waits_and_goes_on(caplog):
             with no_files():
                 # The kernel takes the connection; the process cannot.
                 client.connect_ex(s.address)
-                with anyio.fail_after(30):
+                with hanging.guard():
                     while "client connection not accepted" not in caplog.messages:
                         await anyio.lowlevel.checkpoint()
             loop = asyncio.get_running_loop()

@@ -19,6 +19,7 @@ from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.nursery import Nursery
 from hearth.proxy.wire.pool import Pool
 from hearth.proxy.wire.sweep import Sweep
+from tests import hanging
 from tests.conftest import require
 from tests.proxy import backend
 from tests.proxy.backend import Conn
@@ -211,6 +212,7 @@ from pathlib import Path
 
 import anyio
 
+from tests import hanging
 from tests.proxy import backend
 from tests.proxy.wire.test_pool import Caller, pool
 
@@ -222,7 +224,7 @@ async def main():
     Path("/proc/sys/net/ipv4/ip_local_port_range").write_text("40000 40003")
     async with backend.running(hang, port=8000) as server, pool() as p:
         callers = [Caller(p, (server.host, server.port)) for _ in range(6)]
-        with anyio.fail_after(60):
+        with hanging.guard():
             for caller in callers:
                 while not caller.heard:
                     await caller.changed.wait()
@@ -246,6 +248,6 @@ def test_field_case_91_without_a_local_port_no_address_is_blamed(loop):
         require("uvloop", importlib.util.find_spec("uvloop") is not None, "pip install uvloop")
     ran = subprocess.run(
         [*alone, sys.executable, "-c", FEW_PORTS, loop],
-        capture_output=True, text=True, timeout=120,
+        capture_output=True, text=True, timeout=hanging.limit_s(60),
     )  # fmt: skip
     assert ran.stdout == f"{['exhausted'] * 2 + ['made'] * 4}\n", ran.stderr
