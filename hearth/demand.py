@@ -22,6 +22,7 @@ class QueueFull(Exception):
 class _Row:
     pending: int = 0
     lease_until: float = 0.0
+    promised_until: float = 0.0
     last_wanted: float = float("-inf")
     gone: bool = False
 
@@ -108,12 +109,21 @@ class DemandTable:
         row.lease_until = max(row.lease_until, self._clock() + seconds)
         self._publish(key, row)
 
+    def promise(self, key: ServiceKey, *, seconds: float) -> None:
+        """A client was told to come within `seconds`: the lease lasts that long at least, ready
+        backend or not."""
+        row = self._row(key)
+        row.promised_until = max(row.promised_until, self._clock() + seconds)
+        row.lease_until = max(row.lease_until, row.promised_until)
+        self._publish(key, row)
+
     def end_lease(self, key: ServiceKey, *, grace_s: float) -> None:
-        """Let a running lease run out `grace_s` from now at the latest: the backend is ready."""
+        """Let a running lease run out `grace_s` from now at the latest, but not before what was
+        promised: the backend is ready."""
         row = self._rows.get(key)
         if row is None:
             return
-        end = self._clock() + grace_s
+        end = max(self._clock() + grace_s, row.promised_until)
         if row.lease_until > end:
             row.lease_until = end
             self._publish(key, row)
@@ -133,7 +143,7 @@ class DemandTable:
         row = self._rows.get(key)
         if row is None:
             return
-        row.lease_until = 0.0
+        row.lease_until = row.promised_until = 0.0
         row.gone = True
         self._publish(key, row)
         self._forget(key, row)

@@ -228,6 +228,13 @@ class RouteTable:
         taken = {b.uid for b in self.endpoints(key)} | self._kubelet_spoke
         return tuple(b for b in route.backends if b.uid not in taken and b.readiness is not None)
 
+    def was_ready(self, key: ServiceKey) -> bool:
+        """Whether a pod that runs was Ready by the kubelet's word, and is not any more."""
+        route = self._routes.get(key)
+        return route is not None and any(
+            not b.ready and b.uid in self._kubelet_spoke for b in route.backends
+        )
+
     def routes(self) -> Iterator[Route]:
         """Every route, in no particular order."""
         return iter(tuple(self._routes.values()))

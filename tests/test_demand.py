@@ -69,6 +69,38 @@ def test_ready_ends_the_lease_after_a_grace(table, clock):
     assert table.demand(CHAT) == 0
 
 
+@pytest.mark.parametrize(
+    ("lease_s", "promised_s", "ready_at_s", "until_s"),
+    [
+        (300, None, 2, 12),
+        (300, 40, 2, 40),
+        (300, 40, 35, 45),
+        (15, 40, None, 40),
+        (300, 40, None, 300),
+    ],
+)
+def test_field_case_c4_who_was_told_when_to_come_finds_it_wanted(
+    table, clock, lease_s, promised_s, ready_at_s, until_s
+):
+    began = clock.now
+    table.renew_lease(CHAT, seconds=lease_s)
+    if promised_s is not None:
+        table.promise(CHAT, seconds=promised_s)
+        table.promise(CHAT, seconds=1)
+    for at_s in range(until_s):
+        clock.now = began + at_s
+        if at_s == ready_at_s:
+            table.end_lease(CHAT, grace_s=10)
+        assert table.demand(CHAT) == 1, at_s
+    clock.now = began + until_s
+    assert table.demand(CHAT) == 0
+    table.end_lease(CHAT, grace_s=10)
+    assert table.demand(CHAT) == 0
+    table.promise(CHAT, seconds=40)
+    table.drop(CHAT)
+    assert table.demand(CHAT) == 0
+
+
 def test_what_is_left_of_a_lease(table, clock):
     assert table.lease_s(CHAT) == 0
     table.renew_lease(CHAT, seconds=60)

@@ -109,11 +109,26 @@ class Activation:
         limit_s = route.activation_timeout_s
         self._demand.renew_lease(route.key, seconds=limit_s)
         if route.failure is None:  # else the kubelet's attempts began without it
-            self._estimate.cold(route.key, now=self._clock(), limit_s=limit_s)
+            pods = bool(route.backends) or (route.scale is not None and route.scale.pods > 0)
+            self._estimate.cold(route.key, now=self._clock(), limit_s=limit_s, pods=pods)
         self._on_change(route.key)
 
+    def sent_away(self, key: ServiceKey, *, retry_after_s: float) -> None:
+        """A client was told when to come again: until then, and a moment longer, the service stays
+        wanted, ready or not."""
+        self._demand.promise(key, seconds=retry_after_s + self._ready_grace_s)
+
+    def decide(self, route: Route) -> admission.Decision:
+        """What becomes of a request that has no place."""
+        return admission.decide(
+            route,
+            availability=self._endpoints.availability(route.key),
+            retry_after_s=self.retry_after_s(route.key),
+            brief=self._brief_errors,
+        )
+
     def retry_after_s(self, key: ServiceKey) -> int:
-        """When a client that is sent away should come back: an estimate, 1 to 60."""
+        """When a client that is sent away should come back: an estimate, 1 to 59."""
         route = self._routes.find(key)
         if route is None or route.failure is None:
             return self._estimate.retry_after_s(key, now=self._clock())
@@ -189,13 +204,14 @@ class Activation:
     def _over(self, key: ServiceKey) -> Problem | None:
         if self._stopping:
             return shutting_down(returns=self._returns)
-        if self._endpoints.usable(key):
-            return None
-        return admission.ended(
-            self._routes.find(key),
-            retry_after_s=self.retry_after_s(key),
-            brief=self._brief_errors,
-        )
+        route = self._routes.find(key)
+        if route is None:
+            return admission.ended(None, retry_after_s=0, brief=self._brief_errors)
+        match self.decide(route):
+            case admission.Reject(problem) | admission.Refuse(problem):
+                return problem
+            case _:
+                return None
 
     def _pick(self, key: ServiceKey) -> Backend | None:
         route = self._routes.find(key)
@@ -246,7 +262,9 @@ class Activation:
         if self._endpoints.usable(key):
             self._estimate.ready(key, now=self._clock())
             self._demand.end_lease(key, grace_s=self._ready_grace_s)
-        elif self._over(key) is not None:
+        elif route is None:
+            self._estimate.drop(key)
+        elif admission.ended(route, retry_after_s=0, brief=True) is not None:
             self._estimate.forget(key)
         self._pump(key)
         self._on_change(key)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy.answers import Code, Problem
+from hearth.proxy.endpoints import Availability
 from hearth.routes import ColdStart, Failure, Refusal, Route
 
 
@@ -13,13 +14,18 @@ class Forward:
 
 
 @dataclass(frozen=True, slots=True)
+class Wait:
+    """An endpoint is being checked: wait for that.  Nothing is started."""
+
+
+@dataclass(frozen=True, slots=True)
 class Hold:
     """Cold: wait for an endpoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reject:
-    """Cold: answered at once, and counted all the same, so that it wakes the backend."""
+    """No endpoint: answered at once, and counted all the same, so that it wakes the backend."""
 
     problem: Problem
 
@@ -31,37 +37,55 @@ class Refuse:
     problem: Problem
 
 
-Decision = Forward | Hold | Reject | Refuse
+Decision = Forward | Wait | Hold | Reject | Refuse
 
 
-def decide(route: Route, *, endpoints: int, retry_after_s: int, brief: bool) -> Decision:
+def decide(
+    route: Route, *, availability: Availability, retry_after_s: int, brief: bool
+) -> Decision:
     """What becomes of an authenticated request (first match wins).
 
-    | endpoints | refusal, no backends | failure | mode      | decision                   |
-    |-----------|----------------------|---------|-----------|----------------------------|
-    | some      | any                  | any     | any       | Forward                    |
-    | none      | yes                  | any     | any       | Refuse service_degraded    |
-    | none      | no                   | yes     | any       | Reject activation_failed   |
-    | none      | no                   | no      | reject    | Reject cold_start          |
-    | none      | no                   | no      | keepalive | Hold                       |
+    | availability | refusal, no backends | failure | mode      | decision                   |
+    |--------------|----------------------|---------|-----------|----------------------------|
+    | usable       | any                  | any     | any       | Forward                    |
+    | checked      | any                  | any     | any       | Wait                       |
+    | none         | yes                  | any     | any       | Refuse service_degraded    |
+    | none         | no                   | yes     | any       | Reject activation_failed   |
+    | none         | no                   | no      | reject    | Reject cold_start          |
+    | none         | no                   | no      | keepalive | Hold                       |
 
     `retry_after_s`: the estimate of when to come back.  `brief`: see `ended`.
     """
-    if endpoints:
+    if availability is Availability.USABLE:
         return Forward()
+    if availability is Availability.CHECKED:
+        return Wait()
     over = ended(route, retry_after_s=retry_after_s, brief=brief)
     if over is not None:
         return Refuse(over) if over.code is Code.SERVICE_DEGRADED else Reject(over)
     if route.cold_start is ColdStart.REJECT:
+        state = standing(route, availability, brief=brief)
         return Reject(
             Problem(
                 Code.COLD_START,
-                f"{route.key} was asleep and is starting{delayed(route, brief=brief)};"
-                f" try again in {retry_after_s} s.",
+                f"{route.key} {state}; try again in {retry_after_s} s.",
                 retry_after_s=retry_after_s,
             )
         )
     return Hold()
+
+
+def standing(route: Route, availability: Availability, *, brief: bool) -> str:
+    """Why no endpoint is usable, to stand behind the service's name."""
+    match availability:
+        case Availability.REFUSING:
+            return "runs, but its model server takes no connections now"
+        case Availability.UNREADY:
+            return "runs, but its model server is not ready now: its readiness probe fails"
+        case _ if route.phase == "ScaledToZero":
+            return f"was asleep and is starting{delayed(route, brief=brief)}"
+        case _:
+            return f"is starting{delayed(route, brief=brief)}"
 
 
 def delayed(route: Route, *, brief: bool) -> str:

@@ -11,7 +11,8 @@ from enum import StrEnum
 import msgspec
 
 MIN_RETRY_AFTER_S = 1
-MAX_RETRY_AFTER_S = 60
+MAX_RETRY_AFTER_S = 59
+"""Two widespread SDKs take only less than a minute, and guess where they are told more."""
 
 
 class Code(StrEnum):
@@ -69,7 +70,7 @@ ANSWERS: Mapping[Code, Answer] = {
     Code.QUEUE_FULL: Answer(429, "rate_limit_error", 5),
     Code.OVERLOADED: Answer(503, _SERVER, 5),
     Code.SERVICE_DEGRADED: Answer(503, _SERVER),
-    Code.COLD_START: Answer(503, _SERVER, 30),
+    Code.COLD_START: Answer(503, _SERVER, MAX_RETRY_AFTER_S),
     Code.ACTIVATION_TIMEOUT: Answer(503, _SERVER, 10),
     Code.ACTIVATION_FAILED: Answer(503, _SERVER, 30),
     Code.UPSTREAM_TIMEOUT: Answer(504, _SERVER),

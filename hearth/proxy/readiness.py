@@ -66,6 +66,7 @@ class Readiness:
                 began = anyio.current_time()
                 if await self._answers(backend.host, question):
                     break
+                self._endpoints.unanswered(key, backend.uid)
                 late = began - since > LATER_AFTER_S
                 await anyio.sleep_until(began + (LATER_PERIOD_S if late else PERIOD_S))
             else:

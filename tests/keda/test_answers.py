@@ -47,6 +47,23 @@ def test_after_a_hand_over(endpoints, wanted, since_s, active, metric):
         assert answers.metric(KEY, uid="u", target=4) == metric
 
 
+def test_field_case_c4_what_was_promised_is_demand_to_whoever_scales():
+    time, gate = VirtualTime(), Gate()
+    demand, routes = DemandTable(linger_s=2, clock=time.clock), RouteTable()
+    answers = Answers(demand, routes, gate=gate, clock=time.clock)
+    pod = Backend(uid="p", pod="p", host="h", port=1, ready=True)
+    routes.put(Route(key=KEY, uid="u", created=0, phase="Ready", backends=(pod,)))
+    gate.open()
+    demand.promise(KEY, seconds=40)
+    demand.end_lease(KEY, grace_s=1)
+    time.advance(39)
+    assert (answers.active(KEY, uid="u"), answers.metric(KEY, uid="u", target=4)) == (True, 1)
+    time.advance(2)
+    assert (answers.active(KEY, uid="u"), answers.metric(KEY, uid="u", target=4)) == (True, 0)
+    time.advance(2)
+    assert not answers.active(KEY, uid="u")
+
+
 def test_nothing_is_said_of_what_is_not_known():
     gate, routes = Gate(), RouteTable()
     answers = Answers(DemandTable(linger_s=30), routes, gate=gate, clock=VirtualTime().clock)

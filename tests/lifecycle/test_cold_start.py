@@ -7,7 +7,7 @@ import anyio
 import pytest
 import pytest_asyncio
 
-from tests.lifecycle import harness
+from tests.lifecycle import harness, sdk
 from tests.lifecycle.harness import DONE, EVERY_SECOND, Begun, cold_start, runtime, service
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -133,10 +133,31 @@ async def paused_stream(hearth):
 async def test_reject_says_when_to_come_back_and_wakes_all_the_same(hearth):
     status, error, headers = await hearth.error("impatient")
     assert (status, error["code"]) == (503, "cold_start")
-    assert 1 <= int(headers["Retry-After"]) <= 60
+    assert 1 <= int(headers["Retry-After"]) <= 59
     open_gate(hearth, "impatient")
     await hearth.phase("Ready", "impatient")  # with no further request
     assert await hearth.answer("impatient") == "one two three"
+
+
+async def test_field_case_c4_who_was_told_when_to_come_finds_what_was_started_for_it(tmp_path):
+    """As in examples/stub-reject.yaml, with a last start to learn from: it took its time."""
+    slow, fast = runtime("stub", "--load-time=4s"), runtime("stub")
+    async with harness.running(tmp_path, slow, service()) as hearth:
+        await hearth.answer()
+        hearth.write("models.yaml", fast, service(endpoint=cold_start("reject")))
+        await hearth.until(lambda row: row["coldStart"] == "reject")
+        await hearth.asleep()
+        async with (
+            sdk.client_of(hearth).with_options(max_retries=2) as client,
+            anyio.create_task_group() as tasks,
+        ):
+            asked = Begun(tasks, sdk.ask(client))
+            row = await hearth.until(lambda row: row["endpoints"])
+            assert not asked.done and row["demand"] == 1
+            started = row["backends"]
+        assert asked.value.choices[0].message.content == "one two three"
+        row = (await hearth.queue())["chat"]
+        assert [pod["pod"] for pod in row["backends"]] == [pod["pod"] for pod in started]
 
 
 async def test_a_full_queue_turns_the_next_one_away(hearth):
@@ -144,11 +165,13 @@ async def test_a_full_queue_turns_the_next_one_away(hearth):
         await hearth.until(lambda row: row["pending"] == 2, "narrow")
         status, error, headers = await hearth.error("narrow")
         assert (status, error["code"]) == (429, "queue_full")
-        assert 1 <= int(headers["Retry-After"]) <= 60
+        assert 1 <= int(headers["Retry-After"]) <= 59
         open_gate(hearth, "narrow")
         assert (await first.read()).endswith(DONE) and (await second.read()).endswith(DONE)
 
 
 async def test_everything_sleeps_in_the_end_and_no_process_is_left(hearth):
-    await hearth.asleep()
-    assert hearth.engines() == []
+    # Of those that hold whoever asks: one that told its client to come in a minute waits for it.
+    names = "chat", "whole", "early", "burst", "narrow"
+    await hearth.asleep(*names)
+    assert hearth.engines(*names) == []

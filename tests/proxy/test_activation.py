@@ -10,7 +10,7 @@ from hearth.proxy.activation import Activation, Place
 from hearth.proxy.answers import Code, Problem
 from hearth.proxy.balance import Balance
 from hearth.proxy.endpoints import Endpoints
-from hearth.routes import Backend, Delay, Failure, Refusal, Route, RouteTable
+from hearth.routes import Backend, ColdStart, Delay, Failure, Refusal, Route, RouteTable
 
 KEY = ServiceKey("ai", "chat")
 
@@ -249,7 +249,53 @@ def test_the_estimate_is_learned():
     w.activation.cold(w.route)
     w.now = 20
     w.put("p")
-    assert w.activation.retry_after_s(KEY) == 21
+    assert w.activation.retry_after_s(KEY) == 23
+
+
+def test_field_case_c1_a_broken_response_is_no_start():
+    w = World()
+    w.activation.cold(w.route)
+    w.now = 40
+    w.put("p", cold_start=ColdStart.REJECT)
+    w.now = 100
+    w.endpoints.broke_off(KEY, w.route.backends[0])
+    waiter = w.wait("a")
+    assert w.activation.waiting(KEY) == 1 and w.nudged[-1] == KEY
+    w.now = 100.1
+    w.endpoints.answered(KEY, "p")
+    assert w.got[-1][0] == waiter.name
+    assert w.activation.retry_after_s(KEY) == 45
+
+
+def test_field_case_c1_who_waits_for_a_check_that_fails_hears_what_is_wrong():
+    for mode, codes in ((ColdStart.REJECT, [Code.COLD_START]), (ColdStart.KEEPALIVE, [])):
+        w = World()
+        w.put("p", cold_start=mode)
+        w.endpoints.broke_off(KEY, w.route.backends[0])
+        w.wait("a")
+        w.endpoints.unanswered(KEY, "p")
+        assert [code for _, code in w.got] == codes
+
+
+def test_field_case_c1_one_of_two_that_is_checked_is_no_wait():
+    w = World()
+    w.put("p", "q", cold_start=ColdStart.REJECT)
+    w.endpoints.broke_off(KEY, w.route.backends[0])
+    place = w.activation.take(KEY)
+    assert place and place.backend.uid == "q"
+
+
+def test_field_case_c4_who_was_told_when_to_come_finds_it_wanted():
+    w = World()
+    w.activation.cold(w.route)
+    w.activation.sent_away(KEY, retry_after_s=w.activation.retry_after_s(KEY))
+    w.now = 2
+    w.put("p")
+    w.now = 68
+    assert w.demand.demand(KEY) == 1
+    w.put("p", phase="Ready")
+    w.now = 70
+    assert w.demand.demand(KEY) == 0
 
 
 def test_a_failed_attempt_is_no_estimate():
@@ -258,7 +304,7 @@ def test_a_failed_attempt_is_no_estimate():
     w.now = 20
     w.put(failure=Failure(reason="OOMKilled", message="m"))
     w.put("p", failure=None)
-    assert w.activation.retry_after_s(KEY) == 30
+    assert w.activation.retry_after_s(KEY) == 59
 
 
 def test_after_a_failure_who_is_sent_away_hears_when_the_next_attempt_may_be_through():
@@ -267,9 +313,9 @@ def test_after_a_failure_who_is_sent_away_hears_when_the_next_attempt_may_be_thr
     w.now = 20
     w.put("p")
     w.put("p", ready=False, failure=Failure(reason="CrashLoopBackOff", message="m"))
-    assert w.activation.retry_after_s(KEY) == 30
+    assert w.activation.retry_after_s(KEY) == 59
     w.put(failure=Failure(reason="CrashLoopBackOff", message="m", attempt_at=1010))
-    for w.wall, left_s in ((1000, 31), (1005.5, 25), (1010, 21), (1025, 6), (1060, 5)):
+    for w.wall, left_s in ((1000, 33), (1005.5, 27), (1010, 23), (1025, 8), (1060, 5)):
         assert w.activation.retry_after_s(KEY) == left_s
         with pytest.raises(Problem) as told:
             w.activation.join(KEY, Waiter(w, "a", w.activation.ticket()))
@@ -282,7 +328,7 @@ def test_a_request_in_the_middle_of_a_failure_is_no_start_of_an_attempt():
     w.activation.cold(w.route)
     w.now = 2
     w.put("p", failure=None)
-    assert w.activation.retry_after_s(KEY) == 30
+    assert w.activation.retry_after_s(KEY) == 59
 
 
 def test_a_pod_that_goes_is_forgotten_when_its_last_answer_ends():

@@ -6,36 +6,43 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy import admission
-from hearth.proxy.admission import Forward, Hold, Refuse, Reject
+from hearth.proxy.admission import Forward, Hold, Refuse, Reject, Wait
 from hearth.proxy.answers import Code
+from hearth.proxy.endpoints import Availability
 from hearth.routes import Backend, ColdStart, Delay, Failure, Refusal, Route
 
 POD = Backend(uid="u", pod="p", host="127.0.0.1", port=1, ready=False)
 REFUSAL = Refusal(reason="Render", message="no such field")
 FAILURE = Failure(reason="OOMKilled", message="out of memory", brief="killed")
 DELAY = Delay(reason="SchedulingDelayed", message="0/3 nodes are available.")
+USABLE, CHECKED, REFUSING, UNREADY, ABSENT = Availability
 K, R = ColdStart.KEEPALIVE, ColdStart.REJECT
 
 
 @pytest.mark.parametrize(
-    ("endpoints", "refusal", "backends", "failure", "mode", "kind", "code"),
+    ("there", "refusal", "backends", "failure", "mode", "kind", "code"),
     [
-        (1, None, (POD,), None, K, Forward, None),
-        (1, None, (POD,), None, R, Forward, None),
-        (1, REFUSAL, (POD,), FAILURE, R, Forward, None),
-        (0, REFUSAL, (), None, K, Refuse, Code.SERVICE_DEGRADED),
-        (0, REFUSAL, (), FAILURE, R, Refuse, Code.SERVICE_DEGRADED),
-        (0, REFUSAL, (POD,), None, K, Hold, None),
-        (0, REFUSAL, (POD,), FAILURE, K, Reject, Code.ACTIVATION_FAILED),
-        (0, None, (POD,), FAILURE, K, Reject, Code.ACTIVATION_FAILED),
-        (0, None, (), FAILURE, R, Reject, Code.ACTIVATION_FAILED),
-        (0, None, (), None, R, Reject, Code.COLD_START),
-        (0, None, (POD,), None, R, Reject, Code.COLD_START),
-        (0, None, (), None, K, Hold, None),
-        (0, None, (POD,), None, K, Hold, None),
+        (USABLE, None, (POD,), None, K, Forward, None),
+        (USABLE, None, (POD,), None, R, Forward, None),
+        (USABLE, REFUSAL, (POD,), FAILURE, R, Forward, None),
+        (CHECKED, None, (POD,), None, K, Wait, None),
+        (CHECKED, None, (POD,), None, R, Wait, None),
+        (REFUSING, None, (POD,), None, K, Hold, None),
+        (REFUSING, None, (POD,), None, R, Reject, Code.COLD_START),
+        (UNREADY, None, (POD,), None, R, Reject, Code.COLD_START),
+        (ABSENT, REFUSAL, (), None, K, Refuse, Code.SERVICE_DEGRADED),
+        (ABSENT, REFUSAL, (), FAILURE, R, Refuse, Code.SERVICE_DEGRADED),
+        (ABSENT, REFUSAL, (POD,), None, K, Hold, None),
+        (ABSENT, REFUSAL, (POD,), FAILURE, K, Reject, Code.ACTIVATION_FAILED),
+        (ABSENT, None, (POD,), FAILURE, K, Reject, Code.ACTIVATION_FAILED),
+        (ABSENT, None, (), FAILURE, R, Reject, Code.ACTIVATION_FAILED),
+        (ABSENT, None, (), None, R, Reject, Code.COLD_START),
+        (ABSENT, None, (POD,), None, R, Reject, Code.COLD_START),
+        (ABSENT, None, (), None, K, Hold, None),
+        (ABSENT, None, (POD,), None, K, Hold, None),
     ],
 )
-def test_decide(endpoints, refusal, backends, failure, mode, kind, code):
+def test_decide(there, refusal, backends, failure, mode, kind, code):
     route = Route(
         key=ServiceKey("ai", "chat"),
         uid="u",
@@ -46,7 +53,7 @@ def test_decide(endpoints, refusal, backends, failure, mode, kind, code):
         failure=failure,
         cold_start=mode,
     )
-    decision = admission.decide(route, endpoints=endpoints, retry_after_s=7, brief=False)
+    decision = admission.decide(route, availability=there, retry_after_s=7, brief=False)
     assert type(decision) is kind
     if isinstance(decision, Reject | Refuse):
         assert decision.problem.code is code
@@ -77,18 +84,43 @@ MORE = "The service's status says more: kubectl -n ai describe llmservice chat"
         ),
         (
             {"cold_start": R, "delay": DELAY},
-            "ai/chat was asleep and is starting: SchedulingDelayed: 0/3 nodes are available;"
-            " try again in 7 s.",
-            "ai/chat was asleep and is starting: SchedulingDelayed; try again in 7 s.",
+            "ai/chat is starting: SchedulingDelayed: 0/3 nodes are available; try again in 7 s.",
+            "ai/chat is starting: SchedulingDelayed; try again in 7 s.",
         ),
     ],
 )
 def test_the_reason_is_told(fields, full, brief):
     route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, phase="x", **fields)
     for short, words in ((False, full), (True, brief)):
-        decision = admission.decide(route, endpoints=0, retry_after_s=7, brief=short)
+        decision = admission.decide(route, availability=ABSENT, retry_after_s=7, brief=short)
         assert isinstance(decision, Reject | Refuse)
         assert decision.problem.message == words
+
+
+@pytest.mark.parametrize(
+    ("there", "phase", "words"),
+    [
+        (ABSENT, "ScaledToZero", "ai/chat was asleep and is starting; try again in 7 s."),
+        (ABSENT, "Pending", "ai/chat is starting; try again in 7 s."),
+        (ABSENT, "Loading", "ai/chat is starting; try again in 7 s."),
+        (
+            REFUSING,
+            "Ready",
+            "ai/chat runs, but its model server takes no connections now; try again in 7 s.",
+        ),
+        (
+            UNREADY,
+            "Loading",
+            "ai/chat runs, but its model server is not ready now: its readiness probe fails;"
+            " try again in 7 s.",
+        ),
+    ],
+)
+def test_field_case_c1_only_what_slept_was_asleep(there, phase, words):
+    route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, phase=phase, cold_start=R)
+    decision = admission.decide(route, availability=there, retry_after_s=7, brief=True)
+    assert isinstance(decision, Reject)
+    assert decision.problem.message == words
 
 
 def test_a_deleted_service_ends_the_wait():

@@ -80,7 +80,9 @@ async def test_a_service_that_rejects_does_not_hold_for_an_endpoint_that_refuses
     async with backend.refusing() as dead, stage() as s:
         s.put(pod(dead), cold_start=ColdStart.REJECT)
         status, _, text = await s.ask(STREAM)
-        assert (status, error_of(text)["code"]) == (503, "cold_start")
+        error = error_of(text)
+        assert (status, error["code"]) == (503, "cold_start")
+        assert "runs, but its model server takes no connections now" in error["message"]
         assert s.demand.leased(KEY)
 
 
@@ -289,3 +291,56 @@ async def test_field_case_91_without_a_file_for_its_connection_no_endpoint_is_bl
             await client.stream.send(request)
             await client.until(b"hel")
         assert s.record.failures == []
+
+
+@pytest.mark.parametrize("mode", ColdStart)
+async def test_field_case_c1_one_broken_stream_makes_no_warm_model_cold(mode):
+    async def breaks_once(conn: Conn) -> None:
+        if len(server.calls()) == 1:
+            await conn.events()
+            await conn.chunk(backend.delta("hel"))
+            conn.reset()
+        else:
+            await backend.chat(conn)
+
+    async with backend.running(breaks_once) as server, stage() as s:
+        s.put(pod(server), cold_start=mode)
+        _, _, text = await s.ask(STREAM)
+        assert error_of(text)["code"] == "upstream_error"
+        async with anyio.create_task_group() as tasks:
+            for body in (BODY, STREAM, BODY):
+                tasks.start_soon(s.ask, body)
+        assert s.record.outcomes == ["upstream_error", "ok", "ok", "ok"]
+        assert s.record.rejections == ["upstream_error"]
+        assert not s.demand.leased(KEY)
+
+
+async def test_field_case_c1_a_request_that_starts_nothing_waits_for_the_check_too():
+    async def breaks_once(conn: Conn) -> None:
+        if conn.seen.method == "POST":
+            conn.reset()
+        else:
+            await conn.json({"input_tokens": 1})
+
+    async with backend.running(breaks_once) as server, stage() as s:
+        s.put(pod(server))
+        assert (await s.ask())[0] == 502
+        async with s.get("/v1/responses/resp_1") as response:
+            assert response.status == 200
+
+
+async def test_field_case_c1_a_check_that_fails_is_told_as_what_it_is():
+    async def breaks(conn: Conn) -> None:
+        conn.reset()
+
+    async with stage() as s:
+        async with backend.running(breaks) as server:
+            s.put(pod(server), cold_start=ColdStart.REJECT)
+            assert (await s.ask())[0] == 502
+        status, headers, text = await s.ask()
+        assert (status, headers["Retry-After"]) == (503, "59")
+        assert error_of(text)["message"] == (
+            "ai/chat runs, but its model server takes no connections now; try again in 59 s."
+        )
+        async with s.get("/v1/responses/resp_1") as response:
+            assert response.status == 503

@@ -1,7 +1,7 @@
 """Endpoints less those that refuse connections."""
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.endpoints import Endpoints
+from hearth.proxy.endpoints import Availability, Endpoints
 from hearth.routes import Backend, HttpReadiness, Route, RouteTable, TcpReadiness
 
 KEY = ServiceKey("ai", "chat")
@@ -100,3 +100,41 @@ def test_what_broke_an_answer_off_is_asked_before_it_gets_another_request():
     assert endpoints.unsure(KEY)["a"] == (pod, TcpReadiness(port=1))
     endpoints.answered(KEY, "a")
     assert uids(endpoints.usable(KEY)) == ["a"]
+
+
+def test_field_case_c1_what_there_is_for_the_next_request():
+    a, b = backend("a", ready=True), backend("b", ready=True)
+    routes, endpoints, told = tables(a, b)
+    assert endpoints.availability(KEY) is Availability.USABLE
+    endpoints.broke_off(KEY, a)
+    assert endpoints.availability(KEY) is Availability.USABLE
+    endpoints.refused(KEY, b)
+    assert endpoints.availability(KEY) is Availability.CHECKED
+    endpoints.broke_off(KEY, b)
+    before = len(told)
+    endpoints.unanswered(KEY, "b")
+    assert len(told) == before
+    endpoints.unanswered(KEY, "a")
+    assert len(told) > before
+    assert endpoints.availability(KEY) is Availability.REFUSING
+    endpoints.answered(KEY, "b")
+    assert endpoints.availability(KEY) is Availability.USABLE
+    routes.put(Route(key=KEY, uid="u", created=1, phase="x", backends=(backend("b", ready=False),)))
+    assert endpoints.availability(KEY) is Availability.UNREADY
+    routes.put(Route(key=KEY, uid="u", created=1, phase="x", backends=(backend("c", ready=False),)))
+    assert endpoints.availability(KEY) is Availability.ABSENT
+    routes.drop(KEY)
+    assert endpoints.availability(KEY) is Availability.ABSENT
+
+
+def test_field_case_c1_a_pod_that_only_we_found_ready_is_checked_like_any_other():
+    _, endpoints, _ = tables(pod := backend("a", ready=False))
+    endpoints.answered(KEY, "a")
+    endpoints.broke_off(KEY, pod)
+    assert endpoints.availability(KEY) is Availability.CHECKED
+    assert endpoints.unsure(KEY) == {"a": (pod, TcpReadiness(port=1))}
+    endpoints.answered(KEY, "a")
+    assert uids(endpoints.usable(KEY)) == ["a"]
+    endpoints.broke_off(KEY, pod)
+    endpoints.unanswered(KEY, "a")
+    assert endpoints.availability(KEY) is Availability.REFUSING

@@ -216,7 +216,7 @@ async def test_half_an_answer_is_never_taken_for_a_whole_one(sync, stream, clean
 async def test_the_stock_client_comes_back_when_it_was_told_to(stream):
     async with backend.running() as server, stage() as s:
         s.put(cold_start=ColdStart.REJECT)
-        # Learned from a last time, so that the answer is a second, not half a minute.
+        # Learned from a last time, so that the answer is three seconds, not a minute.
         await s.ask()
         s.put(pod(server))
         s.put()

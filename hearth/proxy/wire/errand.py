@@ -6,12 +6,14 @@ the sweep.  Nothing awaits, and no request has a task or a timer of its own.
 
 import logging
 from abc import ABC, abstractmethod
+from typing import NoReturn
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import Claim, QueueFull
 from hearth.proxy import admission, faults
 from hearth.proxy.activation import Place
-from hearth.proxy.answers import Problem
+from hearth.proxy.answers import Code, Problem
+from hearth.proxy.endpoints import Availability
 from hearth.proxy.observer import Outcome
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.link import Link
@@ -24,6 +26,13 @@ from hearth.proxy.wire.sweep import NEVER
 from hearth.routes import Route
 
 log = logging.getLogger(__name__)
+
+_CHECK_S = 5.0
+"""How long a request that starts nothing waits for an endpoint that is being checked."""
+_AT_ONCE = (Availability.USABLE, Availability.CHECKED)
+"""Where an endpoint may answer within milliseconds: an early 200 would cost its own status."""
+_COMES_AGAIN = (Code.COLD_START, Code.ACTIVATION_FAILED, Code.ACTIVATION_TIMEOUT)
+"""Told with when to come again to a service that starts."""
 
 
 class Errand(ABC):
@@ -77,9 +86,10 @@ class Errand(ABC):
     def run(self) -> None:
         """Begin."""
         route = self.route()
+        self.deadline = self.began_at + _CHECK_S
         if not self.passive:
             if not self.parts.endpoints.usable(self.key):
-                decision = self._decide(route)
+                decision = self.parts.activation.decide(route)
                 if isinstance(decision, admission.Refuse):
                     raise decision.problem
             self.deadline = self.began_at + route.activation_timeout_s
@@ -96,8 +106,6 @@ class Errand(ABC):
 
     def hold(self) -> None:
         """Wait for an endpoint, and see to it that there will be one."""
-        if self.passive:
-            raise faults.starts_none(self.key)
         self._wake()
         activation = self.parts.activation
         if not self.held:
@@ -122,7 +130,11 @@ class Errand(ABC):
     def refused(self, problem: Problem) -> None:
         """Waiting has no use any more."""
         self.state = State.NEW
-        raise problem
+        if self.passive:
+            raise faults.starts_none(self.key)
+        if problem.code is Code.COLD_START:
+            self.parts.activation.cold(self.route())
+        self._send_away(problem)
 
     def carry_on(
         self, claim: Claim, place: Place, link: Link | None, *, route: Route, name: str | None,
@@ -243,22 +255,37 @@ class Errand(ABC):
     def _show_life(self) -> None:
         self.beat_s = self.route().heartbeat_s
         self.beat_at = self.parts.sweep.time() + self.beat_s
-        if not self.parts.endpoints.usable(self.key):
+        if self.parts.endpoints.availability(self.key) not in _AT_ONCE:
             self.write(self.reply.heartbeat())
 
     def _wake(self) -> None:
         """Where there is no endpoint: start one, and raise what is answered at once."""
         route = self.route()
-        match self._decide(route):
-            case admission.Forward():
-                pass
+        activation = self.parts.activation
+        decision = activation.decide(route)
+        if self.passive and not isinstance(decision, admission.Wait):
+            raise faults.starts_none(self.key)
+        match decision:
             case admission.Hold():
-                self.parts.activation.cold(route)
+                activation.cold(route)
             case admission.Reject(problem):
-                self.parts.activation.cold(route)
-                raise problem
+                activation.cold(route)
+                self._send_away(problem)
             case admission.Refuse(problem):
                 raise problem
+            case _:
+                pass
+
+    def _waited_too_long(self) -> NoReturn:
+        if self.passive:
+            raise faults.starts_none(self.key)
+        self._send_away(self.parts.activation.late(self.key))
+
+    def _send_away(self, problem: Problem) -> NoReturn:
+        """Whoever is told when to come again will find the service wanted."""
+        if problem.retry_after_s is not None and problem.code in _COMES_AGAIN:
+            self.parts.activation.sent_away(self.key, retry_after_s=problem.retry_after_s)
+        raise problem
 
     def _try(self, place: Place) -> None:
         self.place = place
@@ -294,11 +321,3 @@ class Errand(ABC):
     def _address(self) -> tuple[str, int]:
         assert self.place is not None
         return self.place.backend.host, self.place.backend.port
-
-    def _decide(self, route: Route) -> admission.Decision:
-        return admission.decide(
-            route,
-            endpoints=len(self.parts.endpoints.usable(self.key)),
-            retry_after_s=self.parts.activation.retry_after_s(self.key),
-            brief=self.parts.config.brief_errors,
-        )

@@ -187,7 +187,7 @@ class Turn(Errand):
     def _late(self, now: float) -> None:
         match self.state:
             case State.WAIT:
-                raise self.parts.activation.late(self.key)
+                self._waited_too_long()
             case State.PAUSE:
                 self.hold()
             case State.SENT | State.BODY if self.paused:

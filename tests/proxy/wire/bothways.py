@@ -706,7 +706,7 @@ class World:
             (record.first_bytes, record.waits),
             (self.demand.pending(KEY), self.demand.leased(KEY)),
             (self.gateway.in_flight(KEY), self.gateway.waiting(KEY), len(self.parts.pool)),
-            sorted(self.gateway._endpoints._refusing),
+            sorted(self.gateway._endpoints._doubts),
         )
 
     def left(self) -> tuple:
