@@ -74,9 +74,11 @@ class App:
         *,
         scaler_tls_port: int | None = None,
         returns: bool = True,
+        replica_sets: bool = False,
     ) -> None:
         """`scaler_tls_port`: None where there is no mutual TLS.  `returns`: whether another process
-        takes over when this one stops."""
+        takes over when this one stops.  `replica_sets`: whether the cluster puts them between a
+        Deployment and its pods."""
         self._cluster = cluster
         self._settings = settings
         self._scaler_tls_port = scaler_tls_port
@@ -107,6 +109,7 @@ class App:
             enqueue=self._services.add,
             enqueue_namespace=self._add_namespace,
             shared_service=settings.shared_service,
+            replica_sets=replica_sets,
         )
         for informer in self.watching.informers:
             self.metrics.read_informer(str(informer.kind), informer.staleness_s)

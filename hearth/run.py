@@ -57,7 +57,7 @@ async def _serve(settings: ClusterSettings) -> int:
             own_pod=own_pod,
         )
         fenced = Fenced(scoped.over(cluster, settings.namespaces), leader)
-        app = App(fenced, settings, scaler_tls_port=settings.scaler_tls_port)
+        app = App(fenced, settings, scaler_tls_port=settings.scaler_tls_port, replica_sets=True)
         app.scaler.gate.close(_STANDBY)
         app.metrics.read_leadership(lambda: leader.state)
         role = Role(cluster, fenced, namespace=settings.namespace, pod=settings.pod_name)

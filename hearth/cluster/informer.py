@@ -27,9 +27,10 @@ class Informer:
     """A copy of the objects of one kind (read-only), kept by `run`.
 
     `indexes` make look-ups cost what they find.  `managed_fields=False` leaves
-    `metadata.managedFields` out of the copy.  A kind that the cluster does not serve is a state
-    (`available`), asked for again every `missing_retry_s`; everything is listed anew every
-    `relist_s`, since a watch may lose what nobody notices.
+    `metadata.managedFields` out of the copy; `keep` makes of an object what is kept of it.  A kind
+    that the cluster does not serve is a state (`available`), asked for again every
+    `missing_retry_s`; everything is listed anew every `relist_s`, since a watch may lose what
+    nobody notices.
     """
 
     def __init__(
@@ -41,6 +42,7 @@ class Informer:
         labels: Mapping[str, str] | None = None,
         indexes: Mapping[str, Index] | None = None,
         managed_fields: bool = False,
+        keep: Callable[[Manifest], Manifest] | None = None,
         relist_s: float = 4 * 3600.0,
         missing_retry_s: float = 60.0,
         backoff: Backoff | None = None,
@@ -56,6 +58,7 @@ class Informer:
         self._labels = labels
         self._indexes = {"namespace": _namespaces, **(indexes or {})}
         self._managed_fields = managed_fields
+        self._keep = keep
         self._relist_s = relist_s
         self._missing_retry_s = missing_retry_s
         self._backoff = backoff or Backoff(0.5, 30.0)
@@ -205,6 +208,8 @@ class Informer:
         if new is not None and not self._managed_fields:
             metadata = {k: v for k, v in new["metadata"].items() if k != "managedFields"}
             new = {**new, "metadata": metadata}
+        if new is not None and self._keep is not None:
+            new = self._keep(new)
         if old is not None:
             self._unindex(key, old)
             del self._objects[key]

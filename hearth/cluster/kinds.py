@@ -4,6 +4,7 @@ from hearth.api import groups
 from hearth.cluster.interface import Kind
 
 DEPLOYMENT = Kind("apps", "v1", "Deployment", "deployments")
+REPLICA_SET = Kind("apps", "v1", "ReplicaSet", "replicasets")
 SERVICE = Kind("", "v1", "Service", "services")
 POD = Kind("", "v1", "Pod", "pods")
 SECRET = Kind("", "v1", "Secret", "secrets")
@@ -33,7 +34,7 @@ def inference_runtime(group: str) -> Kind:
 
 CUSTOM = tuple(kind(group) for group in groups.GROUPS for kind in (llm_service, inference_runtime))
 ALL = (
-    DEPLOYMENT, SERVICE, POD, SECRET, CONFIG_MAP, CLAIM, EVENT, JOB, LEASE,
+    DEPLOYMENT, REPLICA_SET, SERVICE, POD, SECRET, CONFIG_MAP, CLAIM, EVENT, JOB, LEASE,
     SCALED_OBJECT, TRIGGER_AUTHENTICATION, *CUSTOM,
 )  # fmt: skip
 

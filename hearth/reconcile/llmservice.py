@@ -88,7 +88,9 @@ class Reconciler:
         try:
             decided, writes = await self._decide(service, refused)
         except ClusterError:
-            if key not in self._routes:  # what runs is served, whatever cannot be read now
+            known = self._routes.find(key)
+            if known is None or known.uid != service.metadata.uid:
+                # Else what runs is served, whatever cannot be read now.
                 self._publisher.publish(service, Decided())
             raise
         seen = self._publisher.publish(service, decided)
@@ -96,6 +98,7 @@ class Reconciler:
         if writes:
             try:
                 self._publisher.written(key, await writing.carry_out(self._cluster, writes))
+                await self._adopted(service, decided.adopted)
             except writing.Rejected as error:
                 scales = error.kind == kinds.SCALED_OBJECT.kind
                 reason = refusal.SCALED_OBJECT if scales else refusal.RENDER
@@ -105,7 +108,7 @@ class Reconciler:
             seen = self._publisher.publish(service, decided)
         await self._say(service, seen)
         if self._site.mark_loading:
-            await self._mark(key, failed=seen.facts.failure is not None)
+            await self._mark(service, failed=seen.facts.failure is not None)
         return again_s
 
     async def _decide(
@@ -125,7 +128,12 @@ class Reconciler:
         except Refused as error:
             return Decided(runtime=runtime.name if runtime else None, refusal=error.refusal), ()
         planned = plan.writes(service, wanted, await self._observed(service, wanted))
-        decided = Decided(runtime=runtime.name, refusal=planned.refusal, advice=wanted.advice)
+        decided = Decided(
+            runtime=runtime.name,
+            refusal=planned.refusal,
+            advice=wanted.advice,
+            adopted=planned.adopted,
+        )
         return decided, planned.writes
 
     async def _observed(self, service: LLMService, wanted: Desired) -> list[Manifest]:
@@ -143,16 +151,24 @@ class Reconciler:
                     observed.append(await self._cluster.get(kind, service.key.namespace, name))
         return observed
 
-    async def _mark(self, key: ServiceKey, *, failed: bool) -> None:
+    async def _mark(self, service: LLMService, *, failed: bool) -> None:
         """Nobody waits for it, and nothing fails with it."""
-        for marked in loading.writes(self._watching.pods(key), failed=failed):
+        for marked in loading.writes(self._watching.backend(service).pods, failed=failed):
             try:
                 await self._cluster.apply(marked, manager=names.LOADING_MANAGER)
             except (NotFound, Conflict):
                 continue  # gone in the meantime
             except ClusterError as error:
-                said = {"pod": f"{key.namespace}/{marked['metadata']['name']}"}
+                said = {"pod": f"{service.key.namespace}/{marked['metadata']['name']}"}
                 logger.warning("pod not marked", extra={**said, "error": str(error)})
+
+    async def _adopted(self, service: LLMService, adopted: tuple[str, ...]) -> None:
+        if not adopted:
+            return
+        said = f"{', '.join(adopted)}: written by Hearth for a service of this name, owned by none"
+        logger.info("objects adopted", extra={"service": str(service.key), "said": said})
+        one = transitions.Transition("Normal", "Adopted", said)
+        await telling.tell(self._cluster, service, one, wall=self._wall())
 
     async def _refuse(self, service: LLMService, why: Refusal) -> None:
         """Say that a service gets nothing at all."""

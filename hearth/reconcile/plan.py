@@ -9,7 +9,7 @@ from hearth.api import groups
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.cluster import kinds
-from hearth.reconcile import drift, refusal
+from hearth.reconcile import drift, ownership, refusal
 from hearth.reconcile.desired import Desired
 
 
@@ -66,14 +66,17 @@ class Plan:
 
     writes: tuple[Write, ...] = ()
     refusal: routes.Refusal | None = None
+    adopted: tuple[str, ...] = ()
+    """Kind and name of what becomes the service's own with these writes."""
 
 
 def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) -> Plan:
     """The writes for one service, none where everything stands.
 
     `observed`: every object of the namespace that bears a desired kind and name, or the
-    service's label.  One that is there but not controlled by this very LLMService is left alone;
-    then nothing at all is written, and the refusal names it.
+    service's label.  One that this very LLMService does not control is adopted where Hearth wrote
+    it and nothing controls it; else it is left alone, nothing at all is written, and the refusal
+    names it.
     """
     there = {_identity(manifest): manifest for manifest in observed}
     wanted = {_identity(manifest): manifest for manifest in desired.manifests}
@@ -81,13 +84,17 @@ def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) 
         found = there.get(identity)
         if found is not None and (problem := _refusal(service, wanted[identity], found)):
             return Plan(refusal=problem)
-    steps = [
-        step
-        for identity, manifest in wanted.items()
-        for step in _steps(manifest, there.get(identity), desired.initial_replicas)
-    ]
+    steps: list[Write] = []
+    adopted: list[str] = []
+    for identity, manifest in wanted.items():
+        found = there.get(identity)
+        if found is None or ownership.controlled(service, found) or _going(found):
+            steps.extend(_steps(manifest, found, desired.initial_replicas))
+        else:
+            steps.append(Apply(_adopting(manifest, found)))
+            adopted.append(f"{found['kind']} {found['metadata']['name']}")
     orphans = (found for identity, found in there.items() if identity not in wanted)
-    return Plan(writes=(*_deletions(service, orphans), *steps))
+    return Plan(writes=(*_deletions(service, orphans), *steps), adopted=tuple(adopted))
 
 
 def shared(wanted: Manifest, observed: Manifest | None) -> Plan:
@@ -108,7 +115,7 @@ def shared(wanted: Manifest, observed: Manifest | None) -> Plan:
 
 # The hash is one of the annotations: where another stands, something else was wanted.
 def _steps(wanted: Manifest, found: Manifest | None, replicas: int) -> Iterator[Write]:
-    if found is not None and found["metadata"].get("deletionTimestamp"):
+    if found is not None and _going(found):
         return  # its end is seen, and then it is written anew
     kind = kinds.of(wanted)
     if kind == kinds.DEPLOYMENT:
@@ -161,8 +168,8 @@ def _half_created(found: Manifest) -> bool:
 
 
 def _refusal(service: LLMService, wanted: Manifest, found: Manifest) -> routes.Refusal | None:
-    if not _controlled(service, found):
-        return _not_owned(found, "delete or rename it, or rename the service")
+    if not ownership.controlled(service, found) and not ownership.adoptable(service, found):
+        return _not_owned(found, _remedy(service, found))
     if found["kind"] == kinds.CLAIM.kind and _changed(wanted, found):
         name = found["metadata"]["name"]
         return routes.Refusal(
@@ -189,19 +196,12 @@ def _deletions(service: LLMService, orphans: Iterable[Manifest]) -> list[Delete]
         for found in orphans
         if found["kind"] != kinds.CLAIM.kind
         and found["metadata"].get("labels", {}).get(names.SERVICE_LABEL) == service.metadata.name
-        and _controlled(service, found)
-        and not found["metadata"].get("deletionTimestamp")
+        and ownership.controlled(service, found)
+        and not _going(found)
     ]
     # KEDA must not scale what is about to go.
     doomed.sort(key=lambda found: bool(found["kind"] != kinds.SCALED_OBJECT.kind))
     return [Delete(found) for found in doomed]
-
-
-def _controlled(service: LLMService, found: Manifest) -> bool:
-    return any(
-        owner.get("controller") and owner.get("uid") == service.metadata.uid
-        for owner in found["metadata"].get("ownerReferences", ())
-    )
 
 
 def _ours(found: Manifest) -> bool:
@@ -218,12 +218,41 @@ def _group(owner: Manifest) -> str:
 
 def _not_owned(found: Manifest, remedy: str) -> routes.Refusal:
     metadata = found["metadata"]
-    owner = next((o for o in metadata.get("ownerReferences", ()) if o.get("controller")), None)
+    owner = ownership.controller(found)
     belongs = f"belongs to {owner['kind']} {owner['name']}" if owner else "is not Hearth's"
     return routes.Refusal(
         reason=refusal.NOT_OWNED,
         message=f"{found['kind']} {metadata['name']} {belongs} and is left alone; {remedy}",
     )
+
+
+def _going(found: Manifest) -> bool:
+    return bool(found["metadata"].get("deletionTimestamp"))
+
+
+def _remedy(service: LLMService, found: Manifest) -> str:
+    owner = ownership.controller(found)
+    if owner.get("kind") == "LLMService" and owner.get("name") == service.metadata.name:
+        return (
+            f"that is another LLMService of this name (uid {owner.get('uid')}), deleted perhaps:"
+            " the cluster then removes what it owned; delete it yourself if it stays"
+        )
+    return "delete or rename it, or rename the service"
+
+
+def _adopting(wanted: Manifest, found: Manifest) -> Manifest:
+    """For the version that was looked at: whoever else takes it in the meantime has it.
+
+    A claim is written once: of it nothing but the owner.
+    """
+    made = _identified(wanted, found)
+    version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+    metadata = {**made["metadata"], **version}
+    if found["kind"] != kinds.CLAIM.kind:
+        return {**made, "metadata": metadata}
+    kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences")
+    bare = {name: metadata[name] for name in kept if name in metadata}
+    return {"apiVersion": made["apiVersion"], "kind": made["kind"], "metadata": bare}
 
 
 def _identified(wanted: Manifest, found: Manifest) -> Manifest:

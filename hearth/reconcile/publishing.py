@@ -11,7 +11,7 @@ from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.demand import DemandTable
-from hearth.reconcile import observation, scaling, status
+from hearth.reconcile import observation, ownership, scaling, status
 from hearth.reconcile.failures import Memory
 from hearth.reconcile.observation import Facts
 from hearth.reconcile.route import route, scale
@@ -30,6 +30,8 @@ class Decided:
     refusal: Refusal | None = None
     advice: tuple[str, ...] = ()
     readable: bool = True
+    adopted: tuple[str, ...] = ()
+    """What becomes the service's own with what is written now."""
 
 
 class Publisher:
@@ -74,8 +76,12 @@ class Publisher:
     def publish(self, service: LLMService, decided: Decided) -> status.Seen:
         """The route as of now; returns what it was made from."""
         key = service.key
+        known = self._routes.find(key)
+        if known is not None and known.uid != service.metadata.uid:
+            self.forget(key)  # who asked the one before is not answered by another model
         self._decided[key] = (service, decided)
-        seen = self._see(service, decided)
+        backend = self._watching.backend(service)
+        seen = self._see(service, decided, backend)
         summary = status.summarize(service, seen, wall=self._wall())
         before = self._routes.find(key)
         self._routes.put(
@@ -87,12 +93,12 @@ class Publisher:
                 phase=summary.phase or "Pending",
                 scale=scale(
                     service,
-                    self._deployment(key),
+                    backend.deployment,
                     refused=decided.refusal is not None,
                     readable=decided.readable,
                     before=before,
                 ),
-                paused=scaling.paused(self._scaled_object(key)),
+                paused=scaling.paused(self._scaled_object(service)),
                 scaler_tls=self._scaler_tls(service, decided),
                 before=before,
             )
@@ -121,27 +127,29 @@ class Publisher:
         if key in self._decided:
             self.publish(*self._decided[key])
 
-    def _observe(self, service: LLMService) -> Facts:
+    def _observe(self, service: LLMService, backend: ownership.Backend) -> Facts:
         key = service.key
         # Where the status tells of a failure, the restarts are those of this activation.
         first = Memory(inherits=status.failed(service) is None)
         facts = observation.observe(
-            self._deployment(key),
-            self._watching.pods(key),
+            backend.deployment,
+            backend.pods,
             memory=self._memories.get(key, first),
             now_s=self._clock(),
         )
         self._memories[key] = facts.memory
         return facts
 
-    def _see(self, service: LLMService, decided: Decided) -> status.Seen:
-        scaled_object = self._scaled_object(service.key)
+    def _see(
+        self, service: LLMService, decided: Decided, backend: ownership.Backend
+    ) -> status.Seen:
+        scaled_object = self._scaled_object(service)
         paused = scaling.paused(scaled_object)
         listens = self._connected(service.key) if scaled_object and not paused else True
         shared = self._shared_refusal(service.key.namespace)
         outdated = self._watching.schemas.outdated(service.group)
         return status.Seen(
-            facts=self._observe(service),
+            facts=self._observe(service, backend),
             demand=self._demand.demand(service.key),
             autoscaling=status.autoscaling(
                 scaled_object,
@@ -154,6 +162,7 @@ class Publisher:
             refusal=decided.refusal,
             advice=(
                 *decided.advice,
+                *ownership.advice(service, backend.strangers),
                 *((shared.message,) if shared else ()),
                 *((outdated.advice,) if outdated and outdated.advice else ()),
             ),
@@ -161,19 +170,16 @@ class Publisher:
 
     def _scaler_tls(self, service: LLMService, decided: Decided) -> str | None:
         """A refused spec changes nothing: KEDA goes on asking as the ScaledObject says."""
-        standing = self._scaled_object(service.key)
+        standing = self._scaled_object(service)
         if decided.refusal and standing is not None:
             return scaling.standing_secret(standing)
         return scaling.server_secret(service)
 
-    def _deployment(self, key: ServiceKey) -> Manifest | None:
-        name = ServiceKey(key.namespace, names.deployment(key))
-        return self._watching.object(kinds.DEPLOYMENT, name)
-
-    def _scaled_object(self, key: ServiceKey) -> Manifest | None:
+    def _scaled_object(self, service: LLMService) -> Manifest | None:
+        key = service.key
         name = ServiceKey(key.namespace, names.scaled_object(key))
         heard = self._watching.object(kinds.SCALED_OBJECT, name)
-        if heard is None:
+        if heard is None or not ownership.controlled(service, heard):
             return self._unheard.get(key)
         self._unheard.pop(key, None)
         return heard

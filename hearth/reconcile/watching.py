@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pydantic import ValidationError
 
 from hearth import names
+from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, ServiceKey, key_of
 from hearth.api.runtime import InferenceRuntime
 from hearth.cluster import kinds
 from hearth.cluster.informer import Informer, by_label
 from hearth.cluster.interface import Cluster, Kind
-from hearth.reconcile import schemas, selection
+from hearth.reconcile import ownership, schemas, selection
 
 OWNED = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.CLAIM)
 """Kinds of the objects that Hearth writes for a service."""
@@ -32,9 +33,11 @@ class Watching:
         enqueue: Callable[[ServiceKey], None],
         enqueue_namespace: Callable[[str], None],
         shared_service: str,
+        replica_sets: bool = False,
         missing_retry_s: float = 60.0,
     ) -> None:
         """`enqueue` is told of services, `enqueue_namespace` of namespaces to look at again.
+        `replica_sets`: whether they stand between a Deployment and its pods.
 
         A kind that the cluster does not serve is asked for every `missing_retry_s`.
         """
@@ -64,6 +67,14 @@ class Watching:
         self._pods = Informer(
             cluster, kinds.POD, labels=_OURS, indexes={_SERVICE: by_label(names.SERVICE_LABEL)}
         )
+        self._replica_sets = Informer(
+            cluster,
+            kinds.REPLICA_SET,
+            labels=_OURS,
+            indexes={_SERVICE: by_label(names.SERVICE_LABEL)},
+            keep=ownership.link,
+        )
+        self._chained = replica_sets
         self._parsed: dict[str, tuple[str, InferenceRuntime]] = {}
         self._wrote: dict[str, tuple[str, Manifest]] = {}
         for informer in self._services.values():
@@ -72,6 +83,7 @@ class Watching:
             informer.listen(functools.partial(self._runtime_changed, group))
         for informer in (*self._owned.values(), self._pods):
             informer.listen(self._owned_changed)
+        self._replica_sets.listen(self._link_changed)
         self.listen_keda(self._all_changed)
 
     @property
@@ -81,6 +93,7 @@ class Watching:
             *self._runtimes.values(),
             *self._owned.values(),
             self._pods,
+            *((self._replica_sets,) if self._chained else ()),
         )
 
     @property
@@ -93,14 +106,22 @@ class Watching:
         return self._owned[kinds.SCALED_OBJECT].listen_available(lambda _: listener())
 
     def listen_backends(self, listener: Callable[[ServiceKey], None]) -> Callable[[], None]:
-        """Call `listener(service)` at each change of a pod or Deployment; returns how to stop."""
+        """Call `listener(service)` at each change of a pod or its owners; returns how to stop."""
 
         def changed(old: Manifest | None, new: Manifest | None) -> None:
             for key in dict.fromkeys(map(_service_of, (old, new))):
                 if key is not None:
                     listener(key)
 
-        stops = [i.listen(changed) for i in (self._pods, self._owned[kinds.DEPLOYMENT])]
+        def linked(old: Manifest | None, new: Manifest | None) -> None:
+            if not ownership.same_link(old, new):
+                changed(old, new)
+
+        stops = [
+            self._pods.listen(changed),
+            self._owned[kinds.DEPLOYMENT].listen(changed),
+            self._replica_sets.listen(linked),
+        ]
 
         def stop() -> None:
             for one in stops:
@@ -163,8 +184,16 @@ class Watching:
         """One object of a kind in OWNED that is managed by Hearth."""
         return self._owned[kind].get(key)
 
-    def pods(self, key: ServiceKey) -> list[Manifest]:
-        return list(self._pods.find(_SERVICE, key))
+    def backend(self, service: LLMService) -> ownership.Backend:
+        """The Deployment and the pods that belong to this very service."""
+        key = service.key
+        name = ServiceKey(key.namespace, names.deployment(key))
+        return ownership.backend(
+            service,
+            self._owned[kinds.DEPLOYMENT].get(name),
+            self._pods.find(_SERVICE, key),
+            replica_sets=self._replica_sets.find(_SERVICE, key) if self._chained else None,
+        )
 
     def _newest(self, copy: Manifest) -> Manifest:
         uid = copy["metadata"]["uid"]
@@ -207,6 +236,10 @@ class Watching:
     def _all_changed(self) -> None:
         for key in self.known():
             self._enqueue(key)
+
+    def _link_changed(self, old: Manifest | None, new: Manifest | None) -> None:
+        if not ownership.same_link(old, new):
+            self._owned_changed(old, new)
 
     def _owned_changed(self, old: Manifest | None, new: Manifest | None) -> None:
         for manifest in (old, new):

@@ -19,9 +19,10 @@ SERVED = {
     ("apps", "deployments"): READ | WRITE,
     ("apps", "deployments/scale"): {"patch"},
     ("", "services"): READ | WRITE,
-    ("", "persistentvolumeclaims"): READ | {"create"},
+    ("", "persistentvolumeclaims"): READ | {"create", "patch"},
     ("keda.sh", "scaledobjects"): READ | WRITE,
     ("", "pods"): READ,
+    ("apps", "replicasets"): READ,
     ("", "secrets"): {"get"},
     ("", "events"): {"create"},
 }

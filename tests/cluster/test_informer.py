@@ -92,6 +92,15 @@ class TestOnTheStore:
             assert ("managedFields" in copy["metadata"]) is wanted
             assert "managedFields" in (await cluster.get(kinds.CONFIG_MAP, "ai", "c"))["metadata"]
 
+    async def test_keeps_what_it_is_told_to(self):
+        cluster = LocalCluster()
+        await cluster.create(config())
+        informer = Informer(
+            cluster, kinds.CONFIG_MAP, keep=lambda m: {k: m[k] for k in ("kind", "metadata")}
+        )
+        async with running(informer):
+            assert [set(copy) for copy in informer] == [{"kind", "metadata"}]
+
     async def test_finds_by_index(self):
         cluster = LocalCluster()
         await cluster.create(config("one", labels={"service": "chat"}))

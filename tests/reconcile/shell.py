@@ -6,6 +6,7 @@ import anyio.lowlevel
 from hearth import names
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
+from hearth.cluster.interface import KindMissing
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.demand import DemandTable
 from hearth.reconcile.llmservice import Reconciler
@@ -57,7 +58,7 @@ class Refusing(LocalCluster):
 
 
 class World:
-    def __init__(self, cluster=None, *, site=None):
+    def __init__(self, cluster=None, *, site=None, replica_sets=False):
         """`cluster`: what an earlier Hearth, or a test, left."""
         self.cluster = cluster or Refusing()
         self.routes = RouteTable()
@@ -71,6 +72,7 @@ class World:
             enqueue=self.asked.add,
             enqueue_namespace=self.asked_namespaces.add,
             shared_service="hearth",
+            replica_sets=replica_sets,
         )
         self.shared = SharedEndpoints(
             self.cluster, self.watching, site=Site(), changed=self.asked.add
@@ -103,7 +105,11 @@ class World:
     async def _heard(self):
         for informer in self.watching.informers:
             while True:
-                there = (await self.cluster.list(informer.kind)).items
+                try:
+                    there = (await self.cluster.list(informer.kind)).items
+                except KindMissing:
+                    await informer.synced.wait()
+                    break
                 versions = {m["metadata"]["resourceVersion"] for m in there if seen(m)}
                 if versions == {m["metadata"]["resourceVersion"] for m in informer}:
                     break
@@ -140,14 +146,22 @@ class World:
         return await self.cluster.get(kinds.llm_service(group), "ai", name)
 
     async def pod(self, **how):
-        """A pod of the service's, as `builders.pod` makes it; written over the one before."""
+        """A pod of the service's Deployment, with the status that `builders.pod` makes; written
+        over the one before."""
         made = builders.merged(builders.pod(**how), {"metadata": {"labels": names.selector(KEY)}})
-        made["metadata"].pop("uid")
-        made["spec"]["containers"][0].pop("readinessProbe")
+        deployment = await self.cluster.get(kinds.DEPLOYMENT, *KEY)
+        made["spec"] = deployment["spec"]["template"]["spec"]
+        made["metadata"]["ownerReferences"] = [controlled_by(deployment)]
+        await self.kubelet(made)
+
+    async def kubelet(self, pod):
+        """A pod as it is, status and all."""
+        metadata = {k: v for k, v in pod["metadata"].items() if k != "uid"}
         await self.cluster.apply(
-            {k: v for k, v in made.items() if k != "status"}, manager="kubelet"
+            {**{k: v for k, v in pod.items() if k != "status"}, "metadata": metadata},
+            manager="kubelet",
         )
-        await self.cluster.patch_status(made, manager="kubelet")
+        await self.cluster.patch_status({**pod, "metadata": metadata}, manager="kubelet")
 
     async def pod_ready(self):
         await self.pod(ready=True)
@@ -160,6 +174,13 @@ class World:
         listings = [await self.cluster.list(kind) for kind in OWNED]
         there = [m for listing in listings for m in listing.items]
         return sorted(f"{m['kind']}/{m['metadata']['name']}" for m in there)
+
+
+def controlled_by(owner):
+    """The reference that a controller writes into what it makes."""
+    metadata = owner["metadata"]
+    kept = {"name": metadata["name"], "uid": metadata["uid"], "controller": True}
+    return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], **kept}
 
 
 def seen(manifest):

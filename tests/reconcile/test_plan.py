@@ -178,6 +178,44 @@ def test_what_is_not_wholly_the_service_s_is_not_deleted(settled: World, change:
     assert got == plan.Plan()
 
 
+def test_field_case_102_what_is_adopted_is_what_was_looked_at(settled: World):
+    """Whoever takes it in between has it: then the write is a Conflict, and looks again."""
+    for kind, name in ((kinds.DEPLOYMENT, "chat"), (kinds.CLAIM, "chat-cache")):
+        orphan = settled.get(kind, name)
+        metadata = {k: v for k, v in orphan["metadata"].items() if k != "ownerReferences"}
+        settled.store.update({**orphan, "metadata": metadata}, manager="backup")
+    got = settled.decide()
+    assert sorted(got.adopted) == ["Deployment chat", "PersistentVolumeClaim chat-cache"]
+    [claim, deployment] = got.writes
+    assert isinstance(claim, Apply) and isinstance(deployment, Apply)
+    assert set(claim.manifest) == {"apiVersion", "kind", "metadata"}
+    for write in (claim, deployment):
+        kind, name = kinds.of(write.manifest), write.manifest["metadata"]["name"]
+        settled.edit(kind, {"metadata": {"annotations": {"by": "another"}}}, name)
+        with pytest.raises(Conflict):
+            settled.store.apply(write.manifest, manager=names.MANAGER)
+    settled.carry_out(settled.decide())
+    assert settled.decide() == plan.Plan()
+
+
+def test_field_case_102_of_a_claim_its_size_still_counts(settled: World):
+    orphan = settled.get(kinds.CLAIM, "chat-cache")
+    metadata = {k: v for k, v in orphan["metadata"].items() if k != "ownerReferences"}
+    settled.store.update({**orphan, "metadata": metadata}, manager="backup")
+    got = settled.decide({"cache": {"size": "7Gi"}})
+    assert got.refusal is not None and got.refusal.reason == "ClaimChanged"
+
+
+def test_field_case_102_a_service_of_this_name_before_is_named(settled: World):
+    found = settled.get(kinds.DEPLOYMENT)
+    [owner] = found["metadata"]["ownerReferences"]
+    old = merged(found, {"metadata": {"ownerReferences": [owner | {"uid": "before"}]}})
+    others = [m for m in settled.observed() if m["kind"] != "Deployment"]
+    got = plan.writes(settled.service, render(settled.service), [*others, old])
+    assert got.refusal is not None and got.writes == ()
+    assert "another LLMService of this name (uid before)" in got.refusal.message
+
+
 OTHER = {"apiVersion": "example.com/v1", "kind": "Other", "name": "boss", "uid": "u"}
 
 

@@ -5,7 +5,10 @@ import pytest
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.reconcile.watching import OWNED
-from tests.reconcile.shell import ALL, HEARTH, KEY, World
+from tests.reconcile import builders
+from tests.reconcile.shell import ALL, HEARTH, KEY, World, controlled_by
+
+LOST = {"ownerReferences": []}
 
 
 @pytest.fixture
@@ -46,6 +49,46 @@ async def test_field_case_64_a_status_that_others_write_asks_for_the_service(wor
         said = {"status": manifest.get("status", {}) | {"note": "changed"}}
         await world.cluster.patch_status(manifest | said, manager="others")
     assert await asked(world) == {KEY}
+
+
+async def test_field_case_143_a_replica_set_may_come_after_its_pod():
+    world = World(replica_sets=True)
+    world.publisher.follow()
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    deployment = await world.cluster.get(kinds.DEPLOYMENT, *KEY)
+    template = deployment["spec"]["template"]
+    made = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": "chat-5d9",
+            "namespace": "ai",
+            "labels": template["metadata"]["labels"],
+            "ownerReferences": [controlled_by(deployment)],
+        },
+        "spec": {"replicas": 0, "template": template},
+    }
+    # Its uid is known only once it is there: the pod goes to the one that comes again.
+    replica_set = await world.cluster.create(made)
+    pod = builders.pod(ready=True)
+    pod["metadata"] = {
+        "name": "chat-5d9-abcde",
+        "namespace": "ai",
+        "labels": template["metadata"]["labels"],
+        "ownerReferences": [controlled_by(replica_set)],
+    }
+    await world.cluster.update(replica_set | {"metadata": replica_set["metadata"] | LOST})
+    await world.kubelet(pod | {"spec": template["spec"]})
+    await asked(world)
+    assert world.routes.endpoints(KEY) == ()
+    await world.cluster.update(made | {"metadata": made["metadata"]})
+    assert await asked(world) == {KEY}
+    assert [backend.host for backend in world.routes.endpoints(KEY)] == ["10.0.0.1"]
+    # Another number of replicas is no news.
+    await world.cluster.update(made | {"spec": made["spec"] | {"replicas": 1}})
+    assert await asked(world) == set()
 
 
 async def test_a_runtime_asks_for_those_that_use_it(world):

@@ -16,10 +16,11 @@
 - apiGroups: [""]
   resources: [services]
   verbs: [get, list, watch, create, patch, delete]
-# A claim is written once, and goes with its service or by a person's hand.
+# A claim is written once, and goes with its service or by a person's hand.  The patch: its owner,
+# after a restore.
 - apiGroups: [""]
   resources: [persistentvolumeclaims]
-  verbs: [get, list, watch, create]
+  verbs: [get, list, watch, create, patch]
 - apiGroups: [keda.sh]
   resources: [scaledobjects]
   verbs: [get, list, watch, create, patch, delete]
@@ -27,6 +28,10 @@
   resources: [pods]
   # To patch a pod is to change its image as well: only where it is asked for.
   verbs: [get, list, watch{{ if .Values.backends.markLoading }}, patch{{ end }}]
+# They stand between a Deployment and its pods: whose a pod is, is told by uid.
+- apiGroups: [apps]
+  resources: [replicasets]
+  verbs: [get, list, watch]
 # Keys and certificates, each by the name that a service gives.
 - apiGroups: [""]
   resources: [secrets]
