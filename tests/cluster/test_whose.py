@@ -12,6 +12,7 @@ import pytest_asyncio
 from hearth import names
 from hearth.cluster import kinds
 from hearth.cluster.kube import cluster as kube
+from tests import hanging
 from tests.reconcile import builders, shell
 from tests.reconcile.builders import merged
 from tests.reconcile.shell import HEARTH, KEY, controlled_by
@@ -38,7 +39,7 @@ def defined(apiserver):
 
     files = [word for path in DEFINITIONS for word in ("-f", str(path))]
     kubectl("apply", "--server-side", *files)
-    kubectl("wait", "--for=condition=Established", "--timeout=60s", *files)
+    kubectl("wait", "--for=condition=Established", f"--timeout={hanging.duration(60)}", *files)
     kubectl("create", "namespace", KEY.namespace)
     yield apiserver
     kubectl("delete", *files)
