@@ -146,12 +146,14 @@ class World:
         return await self.cluster.get(kinds.llm_service(group), "ai", name)
 
     async def pod(self, **how):
-        """A pod of the service's Deployment, with the status that `builders.pod` makes; written
+        """A pod of the service's Deployment, once there is one, with the status that `builders.pod` makes; written
         over the one before."""
         made = builders.merged(builders.pod(**how), {"metadata": {"labels": names.selector(KEY)}})
-        deployment = await self.cluster.get(kinds.DEPLOYMENT, *KEY)
-        made["spec"] = deployment["spec"]["template"]["spec"]
-        made["metadata"]["ownerReferences"] = [controlled_by(deployment)]
+        made["spec"]["containers"][0].pop("readinessProbe")
+        for deployment in (await self.cluster.list(kinds.DEPLOYMENT)).items:
+            if deployment["metadata"]["name"] == names.deployment(KEY):
+                made["spec"] = deployment["spec"]["template"]["spec"]
+                made["metadata"]["ownerReferences"] = [controlled_by(deployment)]
         await self.kubelet(made)
 
     async def kubelet(self, pod):
