@@ -146,8 +146,8 @@ class World:
         return await self.cluster.get(kinds.llm_service(group), "ai", name)
 
     async def pod(self, **how):
-        """A pod of the service's Deployment, once there is one, with the status that `builders.pod` makes; written
-        over the one before."""
+        """A pod of the service's Deployment, once there is one, with the status that `builders.pod`
+        makes; written over the one before."""
         made = builders.merged(builders.pod(**how), {"metadata": {"labels": names.selector(KEY)}})
         made["spec"]["containers"][0].pop("readinessProbe")
         for deployment in (await self.cluster.list(kinds.DEPLOYMENT)).items:
