@@ -152,7 +152,7 @@ class World:
         made["spec"]["containers"][0].pop("readinessProbe")
         for deployment in (await self.cluster.list(kinds.DEPLOYMENT)).items:
             if deployment["metadata"]["name"] == names.deployment(KEY):
-                made["spec"] = deployment["spec"]["template"]["spec"]
+                made["spec"] |= deployment["spec"]["template"]["spec"]
                 made["metadata"]["ownerReferences"] = [controlled_by(deployment)]
         await self.kubelet(made)
 
