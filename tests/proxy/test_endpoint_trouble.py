@@ -1,6 +1,12 @@
 """Endpoints that are not what they seem: refusing, loading, hung."""
 
 import json
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import anyio
 import anyio.lowlevel
@@ -101,6 +107,23 @@ async def test_a_backend_that_is_still_loading_is_asked_again():
         assert answer.status == 200
         assert len({call.body for call in server.calls()}) == 1
         assert len(server.calls()) == 3
+
+
+async def test_field_case_129_a_503_of_a_proxy_beside_the_engine_is_not_asked_again():
+    """The engine may have died of the request: only its own 503 says that it was not run."""
+
+    async def sidecar(conn: Conn) -> None:
+        if conn.seen.method == "GET":
+            return await conn.json({})
+        await conn.json({}, "Server: istio-envoy", status="503 Service Unavailable")
+
+    async with backend.running(sidecar) as server, stage() as s:
+        s.put()
+        async with anyio.create_task_group() as tasks:
+            answer = await held(s, tasks)
+            s.put(pod(server))
+        assert answer.status == 503
+        assert len(server.calls()) == 1
 
 
 async def test_its_503_is_relayed_when_there_is_no_time_left():
@@ -344,3 +367,66 @@ async def test_field_case_c1_a_check_that_fails_is_told_as_what_it_is():
         )
         async with s.get("/v1/responses/resp_1") as response:
             assert response.status == 503
+
+
+ENGINE = """
+import socket, sys
+listener, told = (socket.socket(fileno=int(fd)) for fd in sys.argv[1:])
+sock, _ = listener.accept()
+calls = 0
+while True:
+    data = b""
+    while not data.endswith(b"}"):
+        data += sock.recv(65536)
+    calls += 1
+    if calls == 1:
+        sock.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\n{}")
+    told.sendall(b"%d" % calls)
+"""
+
+
+@contextmanager
+def an_engine() -> Iterator[tuple[int, subprocess.Popen, socket.socket]]:
+    """Its port, a process that answers one request and takes a second, and where it says what it
+    took."""
+    ours, its = socket.socketpair()
+    with ours, its, socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        fds = (listener.fileno(), its.fileno())
+        command = [sys.executable, "-c", ENGINE, *map(str, fds)]
+        with subprocess.Popen(command, pass_fds=fds) as process:
+            listener.close()
+            try:
+                yield port, process, ours
+            finally:
+                process.kill()
+
+
+async def took(told: socket.socket) -> bytes:
+    await anyio.wait_readable(told)
+    return told.recv(1)
+
+
+@pytest.mark.parametrize("pad", [0, 5000], ids=["short way", "long way"])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "drained"])
+async def test_field_case_129_a_request_that_ran_is_never_run_again(pad, how):
+    """Its engine is killed on a kept connection; another one is there, and starts in its place."""
+    fields = {"X-Pad": "x" * pad}
+    with an_engine() as (port, process, told):
+        async with backend.running() as other, stage() as s:
+            dying = backend.Server(port=port)
+            s.put(pod(dying))
+            assert (await s.ask(headers=fields))[0] == 200
+            assert await took(told) == b"1"
+            async with anyio.create_task_group() as tasks:
+                answer = await held(s, tasks, headers=fields)
+                assert await took(told) == b"2"
+                s.put(pod(dying), pod(other))
+                process.send_signal(how)
+                process.wait()
+                async with backend.running(port=port) as restarted:
+                    await s.record.until(2)
+                    assert (await s.ask())[0] == 200
+            assert (answer.status, error_of(answer.text)["code"]) == (502, "upstream_error")
+            assert len(restarted.calls()) + len(other.calls()) == 1
+            assert s.record.outcomes == ["ok", "upstream_error", "ok"]

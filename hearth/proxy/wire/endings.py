@@ -1,15 +1,27 @@
 """How a request goes on when its backend's connection ends, and how it ends.  Pure."""
 
+from enum import Enum, auto
+
 from hearth.proxy.observer import Outcome
 
 
-def again(*, head: bool, heard: bool, reused: bool, retried: bool) -> bool:
-    """Whether a request whose connection ended is sent once more, on one made for it.
+class Next(Enum):
+    """What becomes of a request whose connection ended before the head of a response."""
 
-    Only where nothing can have been processed: a kept connection that was dead before a byte of
-    the answer came.  `head`: the answer's head is here.  `heard`: so is any byte of it.
-    """
-    return reused and not (head or heard or retried)
+    FAIL = auto()
+    """It may have run: it is never sent again, neither here nor elsewhere."""
+    DIAL = auto()
+    """It goes to the same endpoint, on a connection made for it."""
+    WAIT = auto()
+    """The endpoint takes no connections: it waits for one that does."""
+
+
+def following(*, untaken: bool, reused: bool) -> Next:
+    """`untaken`: the endpoint cannot have had the request.  `reused`: the connection carried
+    another before, so its end says nothing of the endpoint."""
+    if not untaken:
+        return Next.FAIL
+    return Next.DIAL if reused else Next.WAIT
 
 
 def outcome(status: int) -> Outcome:

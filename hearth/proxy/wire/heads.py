@@ -1,5 +1,7 @@
 """Heads of requests and answers: parsed by llhttp, and judged.  Bytes, no I/O."""
 
+import re
+
 import httptools
 
 from hearth.proxy.answers import Code, Problem
@@ -20,8 +22,12 @@ _NOTED = frozenset(
         b"expect",
         b"content-type",
         b"content-encoding",
+        b"keep-alive",
     )
 )
+_TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})", re.IGNORECASE)
+_SHORT_S = 4
+"""An engine that keeps idle connections for less may close one as it is used again."""
 
 
 class Malformed(Exception):
@@ -164,7 +170,7 @@ class AnswerHead:
         self.chunked = False
         self.hops: frozenset[bytes] = frozenset()
         media = b""
-        encoded = False
+        encoded = brief = False
         for low, _, value in fields:
             if low not in _NOTED:
                 continue
@@ -180,10 +186,13 @@ class AnswerHead:
                 self.hops |= _tokens(value)
             elif low == b"content-encoding":
                 encoded |= value.strip().lower() != b"identity"
+            elif low == b"keep-alive":
+                timeout = _TIMEOUT.search(value)
+                brief |= timeout is not None and int(timeout[1]) < _SHORT_S
         self.events = media == EVENT_STREAM and not encoded
         """Whether the body is server-sent events that can be read as such."""
-        self.keep = http11 and b"close" not in self.hops
-        """Whether the backend lets the connection be used again."""
+        self.keep = http11 and b"close" not in self.hops and not brief
+        """Whether the backend lets the connection be used again, and for long enough."""
 
     @property
     def bodyless(self) -> bool:

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from hearth.proxy.wire import heads
+from hearth.proxy.wire import delivery, heads
 from hearth.proxy.wire.framing import Chunked
 
 log = logging.getLogger(__name__)
@@ -18,8 +18,9 @@ _JOIN_BYTES = 64 * 1024
 class Owner(Protocol):
     """Whose request a link carries.  It calls `finish` or `abandon` exactly once."""
 
-    def lost(self, *, clean: bool, heard: bool) -> None:
-        """The connection ended; `clean`: not by an error.  `heard`: bytes of an answer came."""
+    def lost(self, *, clean: bool, untaken: bool) -> None:
+        """The connection ended; `clean`: not by an error.  `untaken`: the backend cannot have had
+        the request."""
         ...
 
     def failed(self) -> None:
@@ -80,9 +81,9 @@ def _nowhere(data: bytes) -> None:
 class Link(asyncio.Protocol):
     """Carries one request at a time."""
 
-    __slots__ = ("_body", "_buffer", "_clock", "_home", "_interim", "_paused", "_receiver",
-                 "_relay", "_transport", "_write", "address", "heard_at", "host",
-                 "idle_since")  # fmt: skip
+    __slots__ = ("_before", "_body", "_buffer", "_clock", "_closed_first", "_home", "_interim",
+                 "_paused", "_receiver", "_relay", "_transport", "_write", "_written", "address",
+                 "heard_at", "host", "idle_since")  # fmt: skip
 
     def __init__(self, home: Home, address: tuple[str, int]) -> None:
         self._home = home
@@ -96,6 +97,10 @@ class Link(asyncio.Protocol):
         self._interim = False
         """Whether an interim answer came to the request that it carries."""
         self._paused = False
+        self._before = self._written = 0
+        """Bytes of all requests, and of those before the one that it carries."""
+        self._closed_first = False
+        """Whether the backend closed before it can have taken anything of that one."""
         self.heard_at = 0.0
         """When a chunk last went by, on the clock of `splice`."""
         self.address = address
@@ -121,7 +126,10 @@ class Link(asyncio.Protocol):
         self._receiver = receiver
         self._relay = None
         write = self._transport.write
-        if sum(map(len, pieces)) < _JOIN_BYTES:
+        size = sum(map(len, pieces))
+        self._before = self._written
+        self._written += len(head) + size
+        if size < _JOIN_BYTES:
             write(b"".join((head, *pieces)))
             return
         write(head)
@@ -133,6 +141,8 @@ class Link(asyncio.Protocol):
         assert self._receiver is None and self._transport is not None
         self._receiver = receiver
         self._relay = receiver.heard
+        self._before = self._written
+        self._written += len(data)
         self._transport.write(data)
 
     def hand_over(self, receiver: Receiver, data: bytes) -> None:
@@ -213,12 +223,17 @@ class Link(asyncio.Protocol):
             receiver.failed()
 
     def eof_received(self) -> None:
-        return None
+        if self._receiver is not None:
+            self._closed_first = self._untaken(fin=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._home.ended()
         receiver = self._receiver
-        heard = self._relay is not None or self._interim or bool(self._buffer)
+        untaken = self._closed_first or (
+            receiver is not None
+            # Linux: a write failed so because the peer had closed before.
+            and self._untaken(fin=isinstance(exc, BrokenPipeError))
+        )
         self._forget()
         self._transport = None
         self._buffer = b""
@@ -226,7 +241,7 @@ class Link(asyncio.Protocol):
             self._home.gone(self)
             return
         try:
-            receiver.lost(clean=exc is None, heard=heard)
+            receiver.lost(clean=exc is None, untaken=untaken)
         except Exception:
             log.exception("request failed")
             receiver.failed()
@@ -265,6 +280,12 @@ class Link(asyncio.Protocol):
         if self._receiver is receiver:
             receiver.settled()
 
+    def _untaken(self, *, fin: bool) -> bool:
+        if self._transport is None or self._interim or self._buffer:
+            return False
+        sock = self._transport.get_extra_info("socket")
+        return delivery.untaken(delivery.read(sock), before=self._before, fin=fin)
+
     def _forget(self) -> None:
         """Whose request it carried."""
         self._receiver = self._relay = self._body = None
@@ -273,4 +294,4 @@ class Link(asyncio.Protocol):
 
     def _refuse(self, receiver: Receiver) -> None:
         self.abandon()
-        receiver.lost(clean=False, heard=True)
+        receiver.lost(clean=False, untaken=False)

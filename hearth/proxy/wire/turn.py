@@ -26,7 +26,7 @@ _LONGEST_PAUSE_S = 2.0
 class Turn(Errand):
     """One authenticated, well-formed request to one service, whole."""
 
-    __slots__ = ("_asked", "_pause_s", "_relay", "_retried", "_stamp", "headed")
+    __slots__ = ("_asked", "_pause_s", "_relay", "_stamp", "headed")
 
     def __init__(
         self,
@@ -53,7 +53,6 @@ class Turn(Errand):
         )
         self._asked = asked
         self._relay: Relay | None = None
-        self._retried = False
         self._pause_s = _PAUSE_S
         self._stamp = 0.0
         """When the backend was last heard here, as the sweep knows it."""
@@ -67,7 +66,7 @@ class Turn(Errand):
         parts = self.parts
         assert self.place is not None
         uid = self.place.backend.uid
-        if head.status == 503 and self._loading(uid):
+        if head.status == 503 and self._loading(uid) and not _by_sidecar(head):
             self.let_go()
             self.enter(State.PAUSE, parts.sweep.time() + self._pause_s)
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
@@ -109,21 +108,19 @@ class Turn(Errand):
             self.write(out)
 
     @guarded
-    def lost(self, *, clean: bool, heard: bool) -> None:
+    def lost(self, *, clean: bool, untaken: bool) -> None:
         """The backend's connection ended."""
         link, self.link = self.link, None
         relay = self._relay
         if relay is None:
-            if endings.again(
-                head=False,
-                heard=heard,
-                reused=link is not None and link.reused,
-                retried=self._retried,
-            ):
-                self._retried = True
-                self.dial(fresh=True)
-            else:
-                self._broken_off()
+            reused = link is not None and link.reused
+            match endings.following(untaken=untaken, reused=reused):
+                case endings.Next.DIAL:
+                    self.dial(fresh=True)
+                case endings.Next.WAIT:
+                    self.unreachable()
+                case endings.Next.FAIL:
+                    self._broken_off()
             return
         out = relay.end(clean=clean)
         if self.state is State.SENT and relay.begun:
@@ -145,7 +142,7 @@ class Turn(Errand):
             case _:
                 if self.link is not None:
                     self.link.abandon()
-                self.lost(clean=False, heard=True)
+                self.lost(clean=False, untaken=False)
 
     # The client's side
 
@@ -254,3 +251,8 @@ class Turn(Errand):
             and (self.held or parts.demand.leased(self.key))
             and parts.sweep.time() + self._pause_s < self.deadline
         )
+
+
+def _by_sidecar(head: heads.AnswerHead) -> bool:
+    """Whether a proxy beside the engine answers in its place: the engine may have died of it."""
+    return any(low == b"server" and b"envoy" in value.lower() for low, _, value in head.fields)

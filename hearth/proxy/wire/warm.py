@@ -143,9 +143,9 @@ class Warm:
         self._raw = data
         self._leave()
 
-    def lost(self, *, clean: bool, heard: bool) -> None:
+    def lost(self, *, clean: bool, untaken: bool) -> None:
         """The connection ended before the answer was whole."""
-        self._leave()[0].lost(clean=clean, heard=bool(self._raw))
+        self._leave()[0].lost(clean=clean, untaken=untaken and not self._raw)
 
     def failed(self) -> None:
         """A defect of ours."""

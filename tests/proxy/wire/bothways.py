@@ -22,6 +22,7 @@ from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.states import Phase
 from hearth.routes import Backend, ColdStart, KeyRef, Route, RouteTable
 from tests.proxy.stage import CHAT, HOST, KEY, SHARED, Record
+from tests.proxy.wire.transports import Kernel
 
 PAD = b"X-Pad: " + b"x" * 4096 + b"\r\n"
 """Heads as long as this take the long way."""
@@ -49,6 +50,7 @@ class Pipe:
         self.moved = 0
         self._room = 0
         self._unsent = b""
+        self._sent = 0
         self._choked = self._closing = self._lost = self._eof = False
         self._reset = False
         self._reading = True
@@ -108,6 +110,8 @@ class Pipe:
             size = len(self._unsent) if self._reset else size
         elif size:
             self.data += self._unsent[:size]
+        # What is written after a reset does not leave.
+        self._sent += 0 if self._reset else size
         self._room -= size
         self._unsent = self._unsent[size:]
         if self._choked and len(self._unsent) <= _LOW:
@@ -188,6 +192,8 @@ class Pipe:
         pass
 
     def get_extra_info(self, name: str, default: object = None) -> object:
+        if name == "socket" and isinstance(self.protocol, Link):
+            return Kernel(sent=self._sent, acked=len(self.data))
         return ("10.0.0.9", 1) if name == "peername" else default
 
 

@@ -1,7 +1,5 @@
 """May it go again; is it whole."""
 
-import itertools
-
 import pytest
 
 from hearth.proxy.observer import Outcome
@@ -9,11 +7,16 @@ from hearth.proxy.wire import endings
 
 
 @pytest.mark.parametrize(
-    ("head", "heard", "reused", "retried"), [*itertools.product((False, True), repeat=4)]
+    ("untaken", "reused", "following"),
+    [
+        (False, False, endings.Next.FAIL),
+        (False, True, endings.Next.FAIL),
+        (True, True, endings.Next.DIAL),
+        (True, False, endings.Next.WAIT),
+    ],
 )
-def test_only_what_nobody_can_have_processed_goes_again(head, heard, reused, retried):
-    again = endings.again(head=head, heard=heard, reused=reused, retried=retried)
-    assert again == ((head, heard, reused, retried) == (False, False, True, False))
+def test_only_what_nobody_can_have_processed_goes_again(untaken, reused, following):
+    assert endings.following(untaken=untaken, reused=reused) is following
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from hearth.routes import KeyRef
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, delta
 from tests.proxy.stage import BODY, CHAT, HOST, KEY, STREAM, Raw, Stage, pod, stage
-from tests.proxy.wire.transports import Transport
+from tests.proxy.wire.transports import Kernel, Transport
 
 LINE = f"POST {CHAT} HTTP/1.1\r\nHost: {HOST}\r\n".encode()
 
@@ -129,6 +129,7 @@ async def test_a_kept_connection_is_lost_while_the_request_is_written_to_it(capl
         (link,) = s.gateway._parts.pool._sites[("127.0.0.1", server.port)].idle
         kept, broken = link._transport, Fragile(b"POST")
         link._transport, broken.protocol = broken, link
+        broken.kernel = Kernel(sent=link._written, acked=link._written)
         front, client = Front(s.gateway._parts, asyncio.Protocol), Transport()
         front.connection_made(client)
         front.data_received(post(BODY))
@@ -138,6 +139,32 @@ async def test_a_kept_connection_is_lost_while_the_request_is_written_to_it(capl
         assert s.record.outcomes == ["ok", "ok"]
         assert server.connections == 2
         kept.abort()
+        front.connection_lost(None)
+    assert caplog.records == []
+
+
+@pytest.mark.parametrize("more", [(), (PAD,)], ids=["short", "long"])
+async def test_field_case_129_a_new_connection_that_takes_nothing_is_none(more, caplog):
+    caplog.set_level("WARNING")
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        parts, broken = s.gateway._parts, Fragile(b"POST")
+        connect = parts.pool._connect
+
+        async def once(address: tuple[str, int]) -> Link:
+            parts.pool._connect = connect
+            link = broken.protocol = Link(parts.pool, address)
+            broken.kernel = Kernel(sent=0, acked=0)
+            link.connection_made(broken)
+            return link
+
+        parts.pool._connect = once
+        front, client = asks(s, post(BODY, *more))
+        await s.record.until(1)
+        assert broken.lost
+        assert b"hello" in client.sent
+        assert s.record.outcomes == ["ok"]
+        assert s.record.failures == ["unreachable"]
         front.connection_lost(None)
     assert caplog.records == []
 

@@ -4,7 +4,7 @@ import pytest
 
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.link import Link
-from tests.proxy.wire.transports import Transport
+from tests.proxy.wire.transports import Kernel, Transport
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
 
@@ -45,8 +45,8 @@ class Receiver:
     def settled(self) -> None:
         self.heard.append("settled")
 
-    def lost(self, *, clean: bool, heard: bool) -> None:
-        self.heard.append(("lost", clean, heard))
+    def lost(self, *, clean: bool, untaken: bool) -> None:
+        self.heard.append(("lost", clean, untaken))
 
     def failed(self) -> None:
         self.heard.append("failed")
@@ -84,7 +84,7 @@ def test_what_is_no_answer_costs_the_connection(data):
     made, transport, _ = link()
     receiver = Receiver(made)
     made.data_received(data)
-    assert receiver.heard == [("lost", False, True)]
+    assert receiver.heard == [("lost", False, False)]
     assert transport.did == ["abort"]
 
 
@@ -104,33 +104,52 @@ def test_more_than_the_answer_that_ended_with_its_head():
     assert "abort" in transport.did
 
 
+SIZE = len(b"HEADbody")
+SENT, KNOWN = Kernel(sent=SIZE, acked=0), Kernel(sent=SIZE, acked=SIZE)
+
+
 @pytest.mark.parametrize(
-    ("before", "clean", "told"),
+    ("before", "kernel", "end", "told"),
     [
-        (b"", True, ("lost", True, False)),
-        (b"HTT", False, ("lost", False, True)),
-        (HEAD + b"he", True, ("lost", True, True)),
-        (b"HTTP/1.1 102 Processing\r\n\r\n", True, ("lost", True, True)),
-        (b"HTTP/1.1 102 Processing\r\n\r\nHTT", False, ("lost", False, True)),
+        (b"", SENT, "fin", ("lost", True, True)),
+        (b"", SENT, BrokenPipeError(), ("lost", False, True)),
+        (b"", Kernel(sent=0, acked=0), ConnectionResetError(), ("lost", False, True)),
+        (b"", SENT, ConnectionResetError(), ("lost", False, False)),
+        (b"", KNOWN, "fin", ("lost", True, False)),
+        (b"", None, "fin", ("lost", True, False)),
+        (b"HTT", SENT, "fin", ("lost", True, False)),
+        (HEAD + b"he", KNOWN, "fin", ("lost", True, False)),
+        (b"HTTP/1.1 102 Processing\r\n\r\n", SENT, "fin", ("lost", True, False)),
+        (b"HTTP/1.1 102 Processing\r\n\r\nHTT", SENT, OSError(), ("lost", False, False)),
     ],
 )
-def test_the_end_says_what_was_heard(before, clean, told):
-    made, _, _ = link()
+def test_the_end_says_whether_the_request_may_have_run(before, kernel, end, told):
+    made, transport, _ = link()
+    transport.kernel = kernel
     receiver = Receiver(made)
     if before:
         made.data_received(before)
-    made.connection_lost(None if clean else OSError())
+    if end == "fin":
+        made.eof_received()
+        # What is asked later is not what counts.
+        transport.kernel = KNOWN
+        made.connection_lost(None)
+    else:
+        made.connection_lost(end)
     assert receiver.heard[-1] == told
     assert made.closing
 
 
-def test_an_interim_answer_is_of_its_own_request_alone():
-    made, _, _ = link()
+def test_each_request_is_judged_by_its_own_bytes():
+    made, transport, _ = link()
+    transport.kernel = SENT
     Receiver(made, "finish")
     made.data_received(b"HTTP/1.1 102 Processing\r\n\r\n" + b"HTTP/1.1 204 No Content\r\n\r\n")
+    transport.kernel = Kernel(sent=2 * SIZE, acked=SIZE)
     second = Receiver(made)
+    made.eof_received()
     made.connection_lost(None)
-    assert second.heard == [("lost", True, False)]
+    assert second.heard == [("lost", True, True)]
 
 
 def test_a_defect_of_ours_ends_the_request_not_the_process(caplog):

@@ -66,8 +66,8 @@ class Caller:
     def settled(self) -> None:
         pass
 
-    def lost(self, *, clean: bool, heard: bool) -> None:
-        self._tell("lost heard" if heard else "lost")
+    def lost(self, *, clean: bool, untaken: bool) -> None:
+        self._tell("lost, untaken" if untaken else "lost")
 
     def failed(self) -> None:
         self._tell("failed")

@@ -1,6 +1,10 @@
 """The short way and the long one are the same to client and backend, whatever happens."""
 
 import json
+import socket
+import struct
+import sys
+import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -118,18 +122,82 @@ async def test_a_request_in_two_segments(cut):
     assert [c.json for c in server.calls()] == [{**BODY, "model": "served"}] * 2
 
 
-async def test_a_kept_connection_that_died_is_replaced():
-    async def once(conn: Conn) -> None:
-        if conn.seen.connection == 1 and len(server.calls()) > 1:
-            conn.close()
+class Closing:
+    """An engine in a thread: it answers once, and ends its connection while the loop is busy."""
+
+    def __init__(self, *, reset: bool) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.address = self.listener.getsockname()
+        self.reset = reset
+        self.read = threading.Event()
+        self.ended = threading.Event()
+        self.requests: list[bytes] = []
+        self.thread = threading.Thread(target=self._run)
+        self.thread.start()
+
+    def _run(self) -> None:
+        with self.listener:
+            for turn in range(2):
+                sock, _ = self.listener.accept()
+                with sock:
+                    data = b""
+                    while not data.endswith(b"}"):
+                        data += sock.recv(65536)
+                    self.requests.append(data)
+                    sock.sendall(OK + b"hello")
+                    if self.reset and not turn:
+                        sock.setsockopt(
+                            socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0)
+                        )
+                        # An RST overtakes what was not read.
+                        self.read.wait()
+                self.ended.set()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel does not tell")
+@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("size", [0, 300_000])
+async def test_field_case_129_what_a_closed_connection_did_not_take_goes_again(short, reset, size):
+    engine = Closing(reset=reset)
+    async with stage() as s:
+        s.put(pod(backend.Server(port=engine.address[1])))
+        data = json.dumps({**BODY, "model": "served", "x": "x" * size}).encode()
+        async with await anyio.connect_tcp(*s.address) as stream:
+            raw = Raw(stream)
+            await stream.send(request(short=short))
+            await raw.until(b"hello")
+            (front,) = s.gateway._parts.fronts
+            # From here to the request the loop sees nothing of the backend.
+            engine.read.set()
+            engine.ended.wait()
+            front.data_received(request(short=short, data=data))
+            raw.data = b""
+            await raw.until(b"hello")
+        assert s.record.outcomes == ["ok", "ok"]
+        assert s.record.failures == []
+    engine.thread.join()
+    assert [data.count(b"POST ") for data in engine.requests] == [1, 1]
+
+
+@pytest.mark.parametrize("short", [True, False])
+@pytest.mark.parametrize("end", ["close", "reset"])
+async def test_field_case_129_what_an_engine_took_is_not_sent_again(short, end):
+    async def takes(conn: Conn) -> None:
+        if len(server.calls()) > 1:
+            conn.close() if end == "close" else conn.reset()
         await conn.json(completion())
 
-    async with backend.running(once) as server, stage() as s:
+    async with backend.running(takes) as server, backend.running() as other, stage() as s:
         s.put(pod(server))
-        for _ in range(2):
-            assert (await s.ask())[0] == 200
-        assert [c.connection for c in server.calls()] == [1, 1, 2]
-        assert s.record.outcomes == ["ok", "ok"]
+        data = request(short=short, more=b"Connection: close\r\n")
+        assert b"HTTP/1.1 200 " in await exchange(s, data)
+        s.put(pod(server), pod(other))
+        s.gateway._parts.balance.failed(pod(other).uid, base_s=60, now=s.gateway._parts.clock())
+        assert b"HTTP/1.1 502 " in await exchange(s, data)
+        assert [c.connection for c in server.calls()] == [1, 1]
+        assert other.calls() == []
+        assert s.record.outcomes == ["ok", "upstream_error"]
 
 
 @pytest.mark.parametrize("interim", [b"100 Continue", b"102 Processing"])
