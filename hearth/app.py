@@ -12,6 +12,7 @@ from anyio.abc import TaskGroup, TaskStatus
 
 from hearth import limits, listening
 from hearth.admin import server as admin_server
+from hearth.admin.access import Access
 from hearth.admin.server import Admin
 from hearth.api.meta import ServiceKey
 from hearth.autoscaling import Autoscaling
@@ -138,6 +139,7 @@ class App:
                 settings.cluster_domain,
                 socket.gethostname(),
             ),
+            access=None if settings.error_detail == "full" else Access(settings.admin_token),
         )
 
     @asynccontextmanager

@@ -49,6 +49,12 @@ class Settings(BaseModel):
         description="Host names under which the admin port answers, comma separated, beside"
         " addresses and the names of cluster and machine: a web page could lead any other here.",
     )
+    admin_token: str = Field(
+        "",
+        description="Who gives it, as a bearer token or password, reads on the admin port what"
+        " engines and the cluster say; empty: who comes from the pod or machine itself does, as"
+        " with kubectl port-forward. With error_detail full everybody does.",
+    )
     scaler_port: Port = Field(9090, description="KEDA ExternalScaler gRPC, plaintext.")
 
     release: str = Field("hearth", description="Name of the Helm release: prefix of its Services.")

@@ -12,7 +12,7 @@ import msgspec
 import hearth
 from hearth.api.meta import ServiceKey
 from hearth.demand import Demand, DemandTable
-from hearth.routes import Backend, Delay, Failure, Refusal, Route, RouteTable
+from hearth.routes import Backend, Delay, Refusal, Route, RouteTable
 
 DELETED = "Deleted"
 """Phase of a service that is gone, but for requests that have not ended yet."""
@@ -77,6 +77,8 @@ class Queue(msgspec.Struct, rename="camel", frozen=True):
     version: str
     """Of Hearth."""
     services: list[Service]
+    full: bool = True
+    """Whether messages are in the words of engine and cluster, ends of logs among them."""
 
 
 def read(
@@ -84,9 +86,14 @@ def read(
     routes: RouteTable,
     *,
     in_flight: Callable[[ServiceKey], int],
+    full: bool = True,
     wall: Callable[[], float] = time.time,
 ) -> Queue:
-    """The document as of now."""
+    """The document as of now.
+
+    `full`: for who may read what engines, their pods' cluster and authors of specs say; for anybody
+    else messages are of our own words.
+    """
     rows = {row.key: row for row in demand.rows()}
     services = [
         _service(
@@ -94,12 +101,13 @@ def read(
             rows.pop(route.key, None),
             endpoints=routes.endpoints(route.key),
             in_flight=in_flight(route.key),
+            full=full,
             wall_s=wall(),
         )
         for route in routes.routes()
     ]
     services += [_deleted(row, in_flight(row.key)) for row in rows.values() if row.pending]
-    return Queue(hearth.__version__, sorted(services, key=lambda s: (s.namespace, s.name)))
+    return Queue(hearth.__version__, sorted(services, key=lambda s: (s.namespace, s.name)), full)
 
 
 def lapse_s(demand: DemandTable) -> float | None:
@@ -121,6 +129,7 @@ def _service(
     *,
     endpoints: tuple[Backend, ...],
     in_flight: int,
+    full: bool,
     wall_s: float,
 ) -> Service:
     pending = row.pending if row else 0
@@ -141,9 +150,9 @@ def _service(
         max_queue=route.max_queue,
         max_in_flight=route.max_in_flight,
         activation_timeout_seconds=route.activation_timeout_s,
-        failure=_failure(route.failure, wall_s) if route.failure else None,
-        refusal=_plain(route.refusal) if route.refusal else None,
-        delay=_plain(route.delay) if route.delay else None,
+        failure=_failure(route, wall_s, full=full),
+        refusal=_plain(route, route.refusal, full=full),
+        delay=_plain(route, route.delay, full=full),
         paused=route.paused,
     )
 
@@ -162,14 +171,25 @@ def _deleted(row: Demand, in_flight: int) -> Service:
     )
 
 
-def _failure(failure: Failure, wall_s: float) -> Reason:
+def _failure(route: Route, wall_s: float, *, full: bool) -> Reason | None:
+    failure = route.failure
+    if failure is None:
+        return None
     at = failure.attempt_at
     left_s = None if at is None or at <= wall_s else round(at - wall_s, 1)
-    return Reason(failure.reason, failure.message, left_s)
+    message = failure.message if full else _brief(route, failure.brief)
+    return Reason(failure.reason, message, left_s)
 
 
-def _plain(why: Refusal | Delay) -> Reason:
-    return Reason(why.reason, why.message)
+def _plain(route: Route, why: Refusal | Delay | None, *, full: bool) -> Reason | None:
+    if why is None:
+        return None
+    return Reason(why.reason, why.message if full else _brief(route, ""))
+
+
+def _brief(route: Route, kind: str) -> str:
+    command = f"kubectl -n {route.key.namespace} describe llmservice {route.key.name}"
+    return f"{kind}; {command} shows more" if kind else f"{command} shows why"
 
 
 def _pod(backend: Backend, *, in_use: bool) -> Pod:

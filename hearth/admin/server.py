@@ -4,6 +4,7 @@ Nothing here wakes a service or changes anything.
 """
 
 import contextlib
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol
@@ -13,6 +14,7 @@ from aiohttp import hdrs, web
 
 from hearth import browsers, listening
 from hearth.admin import document, feed, page
+from hearth.admin.access import Access
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.routes import RouteTable
@@ -62,6 +64,7 @@ class Admin:
     and a leader that nobody addresses would serve nobody.
 
     `domains`: names under which the port may be asked, beside addresses and private names.
+    `access`: who reads the words of engines and cluster; None: everybody.
     """
 
     def __init__(
@@ -73,6 +76,7 @@ class Admin:
         *,
         watches: Mapping[str, Callable[[], float]] | None = None,
         domains: Collection[str] = (),
+        access: Access | None = None,
         interval_s: float = 0.25,
         ping_s: float = 10.0,
     ) -> None:
@@ -82,15 +86,19 @@ class Admin:
         self._checks = checks
         self._watches = watches or {}
         self._domains = [domain.strip(".").lower() for domain in domains]
+        self._access = access
         self._page = page.load()
-        self._feed = feed.Feed(
-            demand,
-            routes,
-            document=self._document,
-            lapse_s=lambda: document.lapse_s(demand),
-            interval_s=interval_s,
-            ping_s=ping_s,
-        )
+        self._feeds = {
+            full: feed.Feed(
+                demand,
+                routes,
+                document=functools.partial(self._document, full=full),
+                lapse_s=lambda: document.lapse_s(demand),
+                interval_s=interval_s,
+                ping_s=ping_s,
+            )
+            for full in (True, False)
+        }
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
@@ -116,7 +124,8 @@ class Admin:
 
     async def stop(self) -> None:
         """End the event streams, then close the port.  Idempotent."""
-        self._feed.close()
+        for one in self._feeds.values():
+            one.close()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
@@ -124,7 +133,7 @@ class Admin:
     @property
     def followers(self) -> int:
         """Event streams that are open."""
-        return self._feed.followers
+        return sum(one.followers for one in self._feeds.values())
 
     def __repr__(self) -> str:
         return f"<Admin {self._runner.addresses if self._runner else 'closed'}>"
@@ -140,6 +149,7 @@ class Admin:
         get("/hearth/queue", self._queue)
         get("/noctaya/queue", self._queue)
         get("/hearth/events", self._events, allow_head=False)
+        get("/hearth/login", self._login)
         return app
 
     @web.middleware
@@ -163,10 +173,32 @@ class Admin:
             )
         return await handler(request)
 
-    def _document(self) -> bytes:
+    def _document(self, *, full: bool) -> bytes:
+        in_flight = self._metrics.in_flight
         return msgspec.json.encode(
-            document.read(self._demand, self._routes, in_flight=self._metrics.in_flight)
+            document.read(self._demand, self._routes, in_flight=in_flight, full=full)
         )
+
+    def _reads_all(self, request: web.Request) -> bool:
+        if self._access is None:
+            return True
+        return self._access.full(
+            lambda name: request.headers.get(name, ""), peer=request.remote or ""
+        )
+
+    async def _login(self, request: web.Request) -> web.Response:
+        """Where a browser asks its user for the token: any name, the token as the password."""
+        if self._reads_all(request):
+            return web.Response(status=303, headers={hdrs.LOCATION: "../"})
+        if self._access is not None and not self._access.by_token:
+            return web.Response(
+                status=403,
+                text="Messages are shown to whoever may use kubectl port-forward, or, where Hearth"
+                " is started with HEARTH_ADMIN_TOKEN (admin.tokenSecret in the chart), to whoever"
+                " has that token.\n",
+            )
+        challenge = {hdrs.WWW_AUTHENTICATE: 'Basic realm="Hearth", charset="UTF-8"'}
+        return web.Response(status=401, headers=challenge, text="The admin token is needed.\n")
 
     async def _index(self, request: web.Request) -> web.Response:
         return web.Response(
@@ -193,13 +225,13 @@ class Admin:
         return web.Response(body=body, headers={hdrs.CONTENT_TYPE: content_type})
 
     async def _queue(self, request: web.Request) -> web.Response:
-        return _json(self._document())
+        return _json(self._document(full=self._reads_all(request)))
 
     async def _events(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse(headers={hdrs.CONTENT_TYPE: "text/event-stream"})
         await response.prepare(request)
         with contextlib.suppress(ConnectionResetError):  # the page was closed
-            await self._feed.follow(response.write)
+            await self._feeds[self._reads_all(request)].follow(response.write)
         return response
 
 

@@ -33,15 +33,20 @@ def routes():
     return RouteTable()
 
 
-def read(demand, routes, in_flight=None):
+def read(demand, routes, in_flight=None, *, full=True):
     seen = document.read(
-        demand, routes, in_flight=lambda key: (in_flight or {}).get(key, 0), wall=lambda: 1000.0
-    )
+        demand, routes, in_flight=lambda key: (in_flight or {}).get(key, 0), full=full,
+        wall=lambda: 1000.0,
+    )  # fmt: skip
     return msgspec.to_builtins(seen)
 
 
 def test_without_services_it_is_empty(demand, routes):
-    assert read(demand, routes) == {"version": hearth.__version__, "services": []}
+    assert read(demand, routes) == {
+        "version": hearth.__version__,
+        "services": [],
+        "full": True,
+    }
 
 
 def test_a_sleeping_service_has_every_field(demand, routes):
@@ -125,6 +130,30 @@ def test_a_wanted_service_says_by_whom_and_where(demand, routes, clock):
         "delay": {"reason": "SchedulingDelayed", "message": "no node", "nextAttemptSeconds": None},
         "paused": True,
     }
+
+
+def test_field_case_139_the_words_of_engine_and_cluster_are_not_for_everybody(demand, routes):
+    routes.put(
+        Route(
+            key=CHAT,
+            uid="u",
+            created=0,
+            phase="Degraded",
+            failure=Failure(reason="OOMKilled", message="log: secret", brief="it was killed"),
+            refusal=Refusal(reason="Render", message="args: secret"),
+            delay=Delay(reason="SchedulingDelayed", message="node secret"),
+        )
+    )
+    found = read(demand, routes, full=False)
+    assert found["full"] is False and "secret" not in str(found)
+    [service] = found["services"]
+    command = "kubectl -n ai describe llmservice chat"
+    assert {name: service[name]["message"] for name in ("failure", "refusal", "delay")} == {
+        "failure": f"it was killed; {command} shows more",
+        "refusal": f"{command} shows why",
+        "delay": f"{command} shows why",
+    }
+    assert service["failure"]["reason"] == "OOMKilled"
 
 
 def test_an_attempt_that_runs_is_not_the_next_one(demand, routes):

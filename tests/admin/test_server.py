@@ -10,17 +10,18 @@ import anyio.lowlevel
 import pytest
 
 from hearth.admin import server
+from hearth.admin.access import Access
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.metrics import prometheus
-from hearth.routes import Route, RouteTable
+from hearth.routes import Failure, Route, RouteTable
 from tests import hanging
 
 CHAT = ServiceKey("ai", "chat")
 
 
 class World:
-    def __init__(self):
+    def __init__(self, access=None):
         self.demand = DemandTable(linger_s=30)
         self.routes = RouteTable()
         self.metrics = prometheus.Metrics(demand=self.demand, routes=self.routes)
@@ -36,6 +37,7 @@ class World:
             watches=watches,
             interval_s=0.01,
             domains=("hearth.corp.example", "", "k8s.corp"),
+            access=access,
         )
         self.routes.put(Route(key=CHAT, uid="u", created=0, phase="ScaledToZero"))
 
@@ -142,6 +144,7 @@ async def test_what_is_not_here_names_what_is(http):
     named = set(re.findall(r"/[a-z/]*", text))
     assert named == {
         "/", "/healthz", "/readyz", "/metrics", "/hearth/queue", "/noctaya/queue", "/hearth/events",
+        "/hearth/login",
     }  # fmt: skip
 
 
@@ -245,3 +248,68 @@ async def test_field_case_97_operators_notice_nothing(world, http):
     for path in ("/healthz", "/readyz"):
         async with http.get(path, headers={"Host": "probe.example"}) as response:
             assert response.status == 200
+
+
+LOG = "the engine says: token hf_secret"
+FAILED = Route(
+    key=CHAT, uid="u", created=0, phase="Degraded",
+    failure=Failure(reason="CrashLoopBackOff", message=LOG, brief="its engine crashes"),
+)  # fmt: skip
+
+
+@asynccontextmanager
+async def listening(token=""):
+    world = World(access=Access(token))
+    world.routes.put(FAILED)
+    _, port = await world.admin.start("127.0.0.1", 0)
+    try:
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            yield session
+    finally:
+        await world.admin.stop()
+
+
+async def told(http, **how):
+    """The message of the failure, by the table and by the first event."""
+    async with http.get("/hearth/queue", **how) as response:
+        document = await response.json()
+    async with http.get("/hearth/events", **how) as response:
+        line = await response.content.readuntil(b"\n\n")
+        assert json.loads(line.removeprefix(b"data: ")) == document
+    return document["full"], document["services"][0]["failure"]["message"]
+
+
+BRIEF = (False, "its engine crashes; kubectl -n ai describe llmservice chat shows more")
+
+
+async def test_field_case_139_only_who_comes_from_the_pod_itself_reads_logs():
+    with hanging.guard():
+        async with listening() as http:
+            assert await told(http) == (True, LOG)
+            # As through an Ingress, or the API server's proxy.
+            assert await told(http, headers={"X-Forwarded-For": "10.0.0.9"}) == BRIEF
+            async with http.get("/hearth/login", headers={"X-Forwarded-For": "x"}) as response:
+                assert response.status == 403
+                assert "port-forward" in await response.text()
+
+
+async def test_field_case_139_a_token_opens_the_rest():
+    with hanging.guard():
+        async with listening("s3cret") as http:
+            assert await told(http) == BRIEF
+            assert await told(http, headers={"Authorization": "Bearer wrong"}) == BRIEF
+            assert await told(http, headers={"Authorization": "Bearer s3cret"}) == (True, LOG)
+            basic = {"Authorization": aiohttp.encode_basic_auth("anybody", "s3cret")}
+            assert await told(http, headers=basic) == (True, LOG)
+            async with http.get("/hearth/login") as response:
+                assert response.status == 401
+                assert response.headers["WWW-Authenticate"].startswith("Basic ")
+            async with http.get("/hearth/login", headers=basic, allow_redirects=False) as response:
+                assert (response.status, response.headers["Location"]) == (303, "../")
+
+
+async def test_field_case_139_probes_and_metrics_need_no_token():
+    async with listening("s3cret") as http:
+        for path in ("/healthz", "/readyz", "/metrics", "/"):
+            async with http.get(path) as response:
+                assert response.status == 200 and "hf_secret" not in await response.text()

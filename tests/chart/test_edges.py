@@ -3,7 +3,7 @@
 import pytest
 
 from hearth import names
-from tests.chart.conftest import NAMESPACE, RELEASE, one
+from tests.chart.conftest import NAMESPACE, RELEASE, kinds, one
 
 GATEWAY = names.release_gateway(RELEASE)
 DOMAIN = {"domain": "models.example.com"}
@@ -86,19 +86,28 @@ def _namespace(name):
     return [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}]
 
 
-def test_network_policy(helm):
-    spec = _spec(helm.render(networkPolicy={"enabled": True}), "NetworkPolicy")
+OWN = {"podSelector": {"matchLabels": SELECTOR}}
+
+
+def test_field_case_139_a_network_policy_by_default(helm):
+    spec = _spec(helm.render(), "NetworkPolicy")
     assert spec["podSelector"]["matchLabels"] == SELECTOR and spec["policyTypes"] == ["Ingress"]
-    assert _allowed(spec) == {
-        "gateway": None,
-        "scaler": _namespace("keda"),
-        "scaler-tls": _namespace("keda"),
+    prometheus = {
+        "namespaceSelector": {},
+        "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}},
     }
+    # Clients and KEDA come from anywhere; the kubelet's probes are never in question.
+    assert _allowed(spec) == {
+        "gateway": None, "scaler": None, "scaler-tls": None, "admin": [OWN, prometheus],
+    }  # fmt: skip
+
+
+def test_field_case_139_off_by_one_value(helm):
+    assert "NetworkPolicy" not in kinds(helm.render(networkPolicy={"enabled": False}))
 
 
 def test_network_policy_for_listed_peers(helm):
     wanted = {
-        "enabled": True,
         "gatewayFrom": _namespace("edge"),
         "adminFrom": _namespace("monitoring"),
         "kedaNamespace": "autoscaling",
@@ -107,8 +116,20 @@ def test_network_policy_for_listed_peers(helm):
         "gateway": _namespace("edge"),
         "scaler": _namespace("autoscaling"),
         "scaler-tls": _namespace("autoscaling"),
-        "admin": _namespace("monitoring"),
+        "admin": [OWN, *_namespace("monitoring")],
     }
+    spec = _spec(helm.render(networkPolicy={"adminFrom": []}), "NetworkPolicy")
+    assert _allowed(spec)["admin"] == [OWN]
+
+
+def test_field_case_139_the_admin_token_comes_from_a_secret(helm):
+    def entry(**values):
+        env = _spec(helm.render(**values), "Deployment")["template"]["spec"]["containers"][0]["env"]
+        return next((one for one in env if one["name"] == "HEARTH_ADMIN_TOKEN"), None)
+
+    assert entry() is None
+    reference = {"secretKeyRef": {"name": "admin", "key": "token"}}
+    assert entry(admin={"tokenSecret": {"name": "admin"}})["valueFrom"] == reference
 
 
 def test_service_monitor(helm):

@@ -40,6 +40,7 @@ SETTINGS = {
     "error_detail": ("gateway", "errorDetail"),
     "polling_interval": ("scaler", "pollingInterval"),
     "watchdog": ("scaler", "watchdog"),
+    "admin_token": ("admin", "tokenSecret", "name"),
     "mark_loading": ("backends", "markLoading"),
     "log_level": ("log", "level"),
     "log_format": ("log", "format"),

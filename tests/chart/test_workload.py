@@ -35,7 +35,7 @@ def _env(documents):
 
 def test_with_the_defaults_nothing_optional_is_there(helm):
     assert kinds(helm.render()) == {
-        "Deployment", "Service", "ServiceAccount", "PodDisruptionBudget", "Lease",
+        "Deployment", "Service", "ServiceAccount", "PodDisruptionBudget", "Lease", "NetworkPolicy",
         "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding",
     }  # fmt: skip
 

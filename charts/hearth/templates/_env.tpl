@@ -23,6 +23,11 @@
 {{- end }}
 - {name: HEARTH_POLLING_INTERVAL, value: {{ .Values.scaler.pollingInterval | quote }}}
 - {name: HEARTH_WATCHDOG, value: {{ .Values.scaler.watchdog | quote }}}
+{{- with .Values.admin.tokenSecret }}
+{{- if .name }}
+- {name: HEARTH_ADMIN_TOKEN, valueFrom: {secretKeyRef: {name: {{ .name | quote }}, key: {{ .key | quote }}}}}
+{{- end }}
+{{- end }}
 - {name: HEARTH_MARK_LOADING, value: {{ .Values.backends.markLoading | quote }}}
 - {name: HEARTH_READY_GRACE, value: {{ .Values.gateway.readyGrace | quote }}}
 - {name: HEARTH_DRAIN_LIMIT, value: {{ .Values.gateway.drainLimit | quote }}}
