@@ -11,6 +11,7 @@ import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
 from hearth import limits, listening
+from hearth import log as logs
 from hearth.admin import server as admin_server
 from hearth.admin.access import Access
 from hearth.admin.server import Admin
@@ -97,6 +98,7 @@ class App:
         )
         self.identities = Identities(self.routes, _secrets(cluster))
         self.metrics.read_in_flight(self.gateway.in_flight)
+        self.metrics.read_lines_dropped(logs.dropped)
         self.metrics.read_client_connections(
             lambda: (self.gateway.client_connections, self.gateway.client_connections_limit)
         )
@@ -295,7 +297,7 @@ def _gateway_config(settings: Settings, *, returns: bool) -> GatewayConfig:
         ),
         default_namespace=settings.default_namespace,
         body_limit_bytes=settings.body_limit_bytes,
-        held_bytes=settings.held_bytes,
+        held_bytes=limits.body_budget_bytes(settings.held_bytes, limits.memory_bytes()),
         ready_grace_s=settings.ready_grace,
         brief_errors=settings.error_detail == "brief",
         cors_origins=settings.cors_origins,

@@ -1,8 +1,9 @@
-"""What the system lets this process use: open files."""
+"""What the system lets this process use: open files and memory."""
 
 import logging
 import resource
 from dataclasses import dataclass
+from pathlib import Path
 
 log = logging.getLogger(__name__)
 
@@ -11,6 +12,12 @@ _LEAST, _MOST = 96, 16_384
 _ENDLESS = 1 << 30
 _FEW = 4096
 """Below it a burst of waiting requests may be more than there is room for: a person is told."""
+
+
+_BESIDES_BYTES = 300 << 20
+"""Memory for all that is no request's body."""
+_UNLIMITED_BYTES = 1 << 60
+"""What a limit above it means: none.  (A cgroup of version 1 has no other word for it.)"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +58,45 @@ def client_connections(files: int) -> int:
     Each needs one more for the connection to its backend, now or later.  An eighth stays free.
     """
     return max(1, (files - max(_LEAST, min(files // 8, _MOST))) // 2)
+
+
+def memory_bytes(root: Path = Path("/")) -> int | None:
+    """The memory limit of this process's control groups, of either version; None: there is none."""
+    found = []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if not controllers:
+            base, name = root / "sys/fs/cgroup", "memory.max"
+        elif "memory" in controllers.split(","):
+            base, name = root / "sys/fs/cgroup/memory", "memory.limit_in_bytes"
+        else:
+            continue
+        # In a container its own group is mounted at the top, whatever path is named here; without
+        # one each group above counts as well.
+        inside = Path(path.lstrip("/"))
+        for folder in (inside, *inside.parents):
+            said = _read(base / folder / name).strip()
+            if said.isdecimal() and 0 < int(said) < _UNLIMITED_BYTES:
+                found.append(int(said))
+    return min(found, default=None)
+
+
+def body_budget_bytes(wanted_bytes: int, memory: int | None) -> int:
+    """As much of `wanted_bytes` as the memory limit has room for: a quarter of it at least."""
+    if memory is None:
+        return wanted_bytes
+    room = max(memory - _BESIDES_BYTES, memory // 4)
+    if wanted_bytes > room:
+        log.warning(
+            "the budget of request bodies is more than memory has room for, so it is less; raise"
+            " the memory limit or lower --held-bytes (gateway.heldBytes)",
+            extra={"limit_bytes": memory, "wanted_bytes": wanted_bytes, "budget_bytes": room},
+        )
+    return min(wanted_bytes, room)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except (OSError, ValueError):
+        return ""

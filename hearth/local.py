@@ -1,10 +1,9 @@
 """`hearth local`: the whole product on one machine, with pods as processes."""
 
 import functools
-import os
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import anyio
@@ -23,6 +22,7 @@ from hearth.cluster.local.scaledobjects import ScaledObjects
 from hearth.cluster.local.workloads import Workloads
 from hearth.console import Console
 from hearth.limits import OpenFiles
+from hearth.lines import Lines
 from hearth.settings import LocalSettings
 
 
@@ -38,7 +38,8 @@ def run(settings: LocalSettings, piped: bytes = b"") -> None:
 async def _serve(settings: LocalSettings, piped: bytes, open_files: OpenFiles) -> None:
     cluster = LocalCluster()
     app = App(cluster, settings, returns=False)
-    console = Console(app.routes, _print)
+    lines = Lines(sys.stdout.fileno())
+    console = Console(app.routes, lines.write)
     kubelet = _kubelet(cluster, settings, open_files=open_files.before)
     files = Files(
         settings.files,
@@ -73,7 +74,7 @@ async def _serve(settings: LocalSettings, piped: bytes, open_files: OpenFiles) -
                 console.nothing()
             app.routes.listen(console.changed)
             tasks.start_soon(files.watch)
-            await _drained(signals, app, limit=settings.drain_limit)
+            await _drained(signals, app, write=lines.write, limit=settings.drain_limit)
             tasks.cancel_scope.cancel()
 
 
@@ -84,15 +85,21 @@ def _ends() -> list[signal.Signals]:
     return ends if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN else [*ends, signal.SIGHUP]
 
 
-async def _drained(signals: AsyncIterator[signal.Signals], app: App, *, limit: Duration) -> None:
+async def _drained(
+    signals: AsyncIterator[signal.Signals],
+    app: App,
+    *,
+    write: Callable[[str], None],
+    limit: Duration,
+) -> None:
     """Wait for a signal, then until requests have ended; another signal cuts them."""
     await anext(signals)
     gateway = app.gateway
     keys = [route.key for route in app.routes.routes()]
     if any(gateway.in_flight(key) or gateway.waiting(key) for key in keys):
-        _print(f"Stopping: open requests have {limit} to end; Ctrl-C again cuts them.")
+        write(f"Stopping: open requests have {limit} to end; Ctrl-C again cuts them.")
     else:
-        _print("Stopping.")
+        write("Stopping.")
     async with anyio.create_task_group() as tasks:
 
         async def drain() -> None:
@@ -128,13 +135,3 @@ def _dialled(address: tuple[str, int]) -> str:
     """How this machine reaches a port that listens there."""
     host, port = address
     return f"{ {'0.0.0.0': '127.0.0.1', '::': '[::1]'}.get(host, host) }:{port}"
-
-
-def _print(line: str) -> None:
-    try:
-        print(line, flush=True)
-    except OSError:
-        # Nobody reads any more (`| head`, a terminal that went): no reason not to serve.  What is
-        # left in the buffer would fail again at the end.
-        with open(os.devnull, "w") as nowhere:
-            os.dup2(nowhere.fileno(), sys.stdout.fileno())

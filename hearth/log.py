@@ -6,6 +6,8 @@ import sys
 import time
 from typing import TextIO
 
+from hearth.lines import Lines
+
 _QUIET = {"asyncio": logging.WARNING, "grpclib": logging.WARNING, "hpack": logging.WARNING,
           "watchfiles": logging.WARNING}  # fmt: skip
 """Libraries whose lines help nobody who runs Hearth."""
@@ -41,9 +43,36 @@ class _Json(logging.Formatter):
         return json.dumps(line, default=str, ensure_ascii=False)
 
 
-def configure(*, level: str, format: str, stream: TextIO = sys.stderr) -> None:
-    """Log to `stream` from now on; called once, by the command line."""
-    handler = logging.StreamHandler(stream)
+class _Handler(logging.Handler):
+    """Formats at once, and lets another thread write."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__()
+        self._lines = lines
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            self._lines.write(self.format(record))
+        except Exception:
+            self.handleError(record)
+
+
+_written: list[Lines] = []
+
+
+def dropped() -> int:
+    """Lines that were lost, since whoever reads the log was too slow."""
+    return sum(lines.dropped for lines in _written)
+
+
+def configure(*, level: str, format: str, stream: TextIO | None = None) -> None:
+    """Log to standard error, or `stream`, from now on; called once, by the command line."""
+    handler: logging.Handler
+    if stream is None:
+        _written[:] = [Lines(sys.stderr.fileno())]
+        handler = _Handler(_written[0])
+    else:
+        handler = logging.StreamHandler(stream)
     handler.setFormatter(_Json() if format == "json" else _Text())
     root = logging.getLogger()
     root.handlers[:] = [handler]

@@ -49,3 +49,46 @@ def test_what_stays_free_is_never_less_than_a_burst_may_take(files):
     assert free >= 96
     # Above this the event loop accepts its whole backlog at once.
     assert free > 4096 + 64 or connections <= 16_384
+
+
+def groups(root, *lines, **limits):
+    """A machine with these lines in /proc/self/cgroup, and these limits by path."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/cgroup").write_text("".join(f"{line}\n" for line in lines))
+    for path, said in limits.items():
+        at = root / "sys/fs/cgroup" / path
+        at.parent.mkdir(parents=True, exist_ok=True)
+        at.write_text(f"{said}\n")
+    return root
+
+
+V1_NONE = 9_223_372_036_854_771_712
+
+
+@pytest.mark.parametrize(
+    ("lines", "found", "limit"),
+    [
+        (["0::/"], {"memory.max": 1000}, 1000),
+        (["0::/"], {"memory.max": "max"}, None),
+        (["0::/"], {}, None),
+        (["0::/a/b"], {"a/b/memory.max": "max", "a/memory.max": 7000}, 7000),
+        (["0::/a/b"], {"a/b/memory.max": 5000, "a/memory.max": 7000}, 5000),
+        (["0::/kubepods/pod1"], {"memory.max": 3000}, 3000),  # the container's own, at the top
+        (["5:cpu:/x", "4:memory:/x"], {"memory/x/memory.limit_in_bytes": 2000}, 2000),
+        (["4:memory:/docker/1"], {"memory/memory.limit_in_bytes": 2000}, 2000),
+        (["4:memory:/"], {"memory/memory.limit_in_bytes": V1_NONE}, None),
+        ([], {}, None),
+    ],
+)
+def test_the_memory_limit_of_either_kind_of_control_group(tmp_path, lines, found, limit):
+    assert limits.memory_bytes(groups(tmp_path, *lines, **found)) == limit
+
+
+@pytest.mark.parametrize(
+    ("wanted_mib", "memory_mib", "budget_mib"),
+    [(512, None, 512), (512, 1024, 512), (512, 512, 212), (512, 256, 64), (100, 512, 100)],
+)
+def test_bodies_never_take_memory_that_is_not_there(wanted_mib, memory_mib, budget_mib, caplog):
+    memory = None if memory_mib is None else memory_mib << 20
+    assert limits.body_budget_bytes(wanted_mib << 20, memory) == budget_mib << 20
+    assert bool(caplog.records) == (budget_mib < wanted_mib)

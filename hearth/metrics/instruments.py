@@ -198,13 +198,19 @@ STALL = Instrument(
     (),
     _STALL_S,
 )
+LINES_DROPPED = Instrument(
+    "counter",
+    "hearth_log_lines_dropped_total",
+    "Log lines that were lost, since whoever reads the log was too slow.",
+)
 BUILD = Instrument("gauge", "hearth_build_info", "1; which Hearth this is.", ("version", "python"))
 
 INSTRUMENTS = (
     PENDING, HELD, IN_FLIGHT, DEMAND, ACTIVE, LEASE, ENDPOINTS, BACKENDS, PHASE, REQUESTS,
     REJECTIONS, FAILURES, ACTIVATION, FIRST_BYTE, REQUEST, STREAMS, PUSHES, WATCHDOG,
     CLIENT_CONNECTIONS, CLIENT_CONNECTIONS_LIMIT, CONNECTIONS_REJECTED, CONNECTIONS, CALLS,
-    RECONCILE, QUEUE, STALENESS, LEADERSHIP, STALL, BUILD,
+    RECONCILE, QUEUE, STALENESS, LEADERSHIP, STALL,
+    LINES_DROPPED, BUILD,
 )  # fmt: skip
 
 

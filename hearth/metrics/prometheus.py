@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 import anyio
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, exposition
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 import hearth
@@ -37,6 +37,7 @@ class Metrics:
         self._depths: dict[str, Callable[[], int]] = {}
         self._ages: dict[str, Callable[[], float]] = {}
         self._leadership: Callable[[], str] | None = None
+        self._lines_dropped: Callable[[], int] = lambda: 0
         self._clients: Callable[[], tuple[int, int]] | None = None
         self._connections: Callable[[], int] | None = None
         self._requests = _counter(registry, instruments.REQUESTS)
@@ -138,6 +139,10 @@ class Metrics:
         """Read at every scrape where this process stands among those of its release."""
         self._leadership = state
 
+    def read_lines_dropped(self, dropped: Callable[[], int]) -> None:
+        """Read at every scrape how many lines of the log were lost."""
+        self._lines_dropped = dropped
+
     def read_client_connections(self, connections: Callable[[], tuple[int, int]]) -> None:
         """Read at every scrape how many client connections are open, and how many may be."""
         self._clients = connections
@@ -221,6 +226,7 @@ class Metrics:
         build = _gauge(instruments.BUILD, {(hearth.__version__, platform.python_version()): 1})
         return [
             *of_routes.values(), phases, connections, depths, ages, stands, build,
+            _counted(instruments.LINES_DROPPED, self._lines_dropped()),
             _gauge(instruments.CLIENT_CONNECTIONS, {(): clients}),
             _gauge(instruments.CLIENT_CONNECTIONS_LIMIT, {(): limit}),
         ]  # fmt: skip
@@ -263,6 +269,11 @@ def _gauge(instrument: Instrument, values: Mapping[tuple[str, ...], float]) -> M
     for labels, value in values.items():
         family.add_metric(labels, value)
     return family
+
+
+def _counted(instrument: Instrument, value: float) -> Metric:
+    """A counter that is kept elsewhere."""
+    return CounterMetricFamily(instrument.name, instrument.help, value=value)
 
 
 def _counter(registry: CollectorRegistry, instrument: Instrument) -> Counter:

@@ -84,10 +84,10 @@ class Hearth:
         return (self.folder / name).rename(path)
 
     async def start(
-        self, *flags: str, env: dict[str, str] | None = None, ulimit: str = ""
+        self, *flags: str, env: dict[str, str] | None = None, shell: str = ""
     ) -> "Hearth":
-        """Run it until it says that it is up; `ulimit`: what a shell is told before."""
-        self.process = await self.spawn(*flags, env=env, ulimit=ulimit)
+        """Run it until it says that it is up; `shell`: what a shell does before `"$@"`."""
+        self.process = await self.spawn(*flags, env=env, shell=shell)
         await self.line("Logs")
         text = "\n".join(self.lines)
         self.gateway = re.findall(r"(http://\S+)/v1", text)[-1]
@@ -98,11 +98,11 @@ class Hearth:
         )
         return self
 
-    async def spawn(self, *flags: str, env=None, ulimit="") -> asyncio.subprocess.Process:
+    async def spawn(self, *flags: str, env=None, shell="") -> asyncio.subprocess.Process:
         """Start the process; later flags win over earlier ones."""
         return await hearth(
             "local", "-f", str(self.manifests), "--state-dir", str(self.state),
-            *FLAGS, *flags, env=env, ulimit=ulimit,
+            *FLAGS, *flags, env=env, shell=shell,
         )  # fmt: skip
 
     async def line(self, part: str) -> str:
@@ -214,11 +214,11 @@ async def running(folder: Path, *documents: dict, flags=()):
     assert "Traceback" not in one.errors, one.errors
 
 
-async def hearth(*words: str, env=None, ulimit="") -> asyncio.subprocess.Process:
+async def hearth(*words: str, env=None, shell="") -> asyncio.subprocess.Process:
     """The command, with these words; what it says can be read."""
-    shell = ("sh", "-c", f'ulimit {ulimit} && exec "$@"', "sh") if ulimit else ()
+    before = ("sh", "-c", f'{shell} "$@"', "sh") if shell else ()
     return await asyncio.create_subprocess_exec(
-        *shell, sys.executable, "-m", "hearth", *words,
+        *before, sys.executable, "-m", "hearth", *words,
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
         env=os.environ | (env or {}),
     )  # fmt: skip

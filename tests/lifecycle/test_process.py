@@ -1,15 +1,18 @@
 """The process itself: what it cannot do is one line, a crash leaves nothing, an end is orderly."""
 
+import contextlib
 import os
 import resource
 import signal
 import socket
+from pathlib import Path
 
 import anyio
 import openai
 import pytest
 
 from tests import hanging
+from tests.conftest import require
 from tests.lifecycle import harness
 from tests.lifecycle.harness import DONE, Begun, cold_start, runtime, service
 
@@ -162,7 +165,7 @@ async def test_field_case_91_more_requests_wait_than_the_soft_limit_has_files(he
         runtime("stub", f"--ready-file={gate}"),
         service("chat", endpoint=cold_start(maxQueue=200)),
     )
-    await hearth.start(ulimit="-Sn 100")
+    await hearth.start(shell="ulimit -Sn 100 && exec")
     async with anyio.create_task_group() as tasks:
         streams = [Begun(tasks, whole(hearth)) for _ in range(150)]
         await hearth.until(lambda row: row["pending"] == 150 and row["backends"])
@@ -178,7 +181,7 @@ async def test_field_case_91_more_requests_wait_than_the_soft_limit_has_files(he
 async def test_field_case_91_with_few_files_who_is_too_many_is_told_and_counted(hearth):
     gate = hearth.folder / "gate"
     hearth.write("models.yaml", runtime("stub", f"--ready-file={gate}"), service("chat"))
-    await hearth.start(ulimit="-n 200")
+    await hearth.start(shell="ulimit -n 200 && exec")
     held = 52  # what 200 files are enough for
     statuses: list[int] = []
     async with anyio.create_task_group() as tasks:
@@ -219,3 +222,27 @@ async def metrics(hearth) -> str:
     """A scrape."""
     async with hearth.session.get(f"{hearth.admin}/metrics") as response:
         return await response.text()
+
+
+async def test_a_full_disk_below_the_state_folder_is_told_and_ends_when_there_is_room(hearth):
+    hearth.state.mkdir()
+    inside = f'mount -t tmpfs -o size=64k,nr_inodes=40 tmpfs {hearth.state} && exec "$@"'
+    alone = "unshare --mount --map-root-user"
+    mount = f"{alone} sh -c 'mount -t tmpfs tmpfs {hearth.state}'"
+    tried = await anyio.run_process(mount, check=False)
+    require("namespaces", tried.returncode == 0, alone)
+    hearth.write("models.yaml", runtime(), service(activationTimeout="3s"))
+    await hearth.start(shell=f"exec {alone} sh -c '{inside}' sh")
+    state = Path(f"/proc/{hearth.process.pid}/root{hearth.state}")
+    fillers = []
+    with contextlib.suppress(OSError):
+        while True:
+            fillers.append(state / f"filler{len(fillers)}")
+            fillers[-1].touch()
+    status, error, _ = await hearth.error(stream=False)
+    assert (status, error["code"]) == (503, "activation_timeout")
+    assert "No space left on device" in error["message"]
+    assert "make room there, or choose another one with --state-dir" in error["message"]
+    for filler in fillers:
+        filler.unlink(missing_ok=True)
+    await hearth.answer()

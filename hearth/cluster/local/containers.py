@@ -1,5 +1,6 @@
 """One container of a pod: started, probed, started again, ended."""
 
+import errno
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -9,7 +10,7 @@ import anyio
 import anyio.lowlevel
 
 from hearth.api.meta import Manifest
-from hearth.cluster.local import launch, oom, prober, probes, processes
+from hearth.cluster.local import launch, leftovers, oom, prober, probes, processes
 from hearth.cluster.local.backoff import Backoff, spell
 from hearth.cluster.local.environment import CannotStart
 from hearth.cluster.local.logs import Tail
@@ -82,7 +83,7 @@ class Container:
         while True:
             seen = self._room.machine.sources.rings
             try:
-                self._launch = await launch.prepare(self._spec, self._room)
+                self._launch = await self._prepare()
                 self._oom_kills = self._room.machine.kills.read()
                 process = self._spawn(self._launch)
             except CannotStart as problem:
@@ -104,6 +105,13 @@ class Container:
                 await self._room.recorder.record("Started", f"Started container {self.facts.name}")
                 return process
 
+    async def _prepare(self) -> launch.Launch:
+        try:
+            return await launch.prepare(self._spec, self._room)
+        except OSError as error:
+            message = leftovers.unusable(self._room.machine.state, error)
+            raise CannotStart("CreateContainerError", message) from error
+
     def _spawn(self, what: launch.Launch) -> Process:
         tail = self._tail = Tail()
         log = self._room.log
@@ -116,6 +124,9 @@ class Container:
         try:
             return Process(what.program, state=self._room.machine.state, mark=uid, output=hear)
         except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                message = leftovers.unusable(self._room.machine.state, error)
+                raise CannotStart("CreateContainerError", message) from error
             raise CannotStart(
                 "RunContainerError",
                 f"{what.program.argv[0]} could not be started: {error.strerror}; see that it is a"

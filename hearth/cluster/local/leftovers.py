@@ -5,6 +5,7 @@ left is found even where its folder was emptied.  Beside the mark, each process'
 recorded in the folder: pid, start time and boot, so that a pid used again is not mistaken.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -33,10 +34,7 @@ def hold(state: Path) -> Iterator[None]:
         state.mkdir(parents=True, exist_ok=True, mode=0o700)
         lock = (state / "lock").open("a+")
     except OSError as error:
-        raise CannotRun(
-            f"{state} cannot be used as state folder ({error.strerror}): choose another one with"
-            " --state-dir"
-        ) from error
+        raise CannotRun(unusable(state, error)) from error
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -47,12 +45,24 @@ def hold(state: Path) -> Iterator[None]:
                 f"{state} is in use by another hearth local (pid {pid}): stop it, or choose"
                 " another folder with --state-dir"
             ) from error
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        (state / "stdin").touch()
-        (state / "processes").mkdir(exist_ok=True)
+        try:
+            os.ftruncate(lock.fileno(), 0)
+            os.write(lock.fileno(), str(os.getpid()).encode())
+            (state / "stdin").touch()
+            (state / "processes").mkdir(exist_ok=True)
+        except OSError as error:
+            raise CannotRun(unusable(state, error)) from error
         yield
+
+
+def unusable(state: Path, error: OSError) -> str:
+    """Why nothing can be written below the state folder, and what to do."""
+    room = error.errno in (errno.ENOSPC, errno.EDQUOT)
+    return (
+        f"{state} cannot be used as state folder ({error.strerror}):"
+        f" {'make room there' if room else 'make it usable'}, or choose another one with"
+        " --state-dir"
+    )
 
 
 def record(state: Path, pid: int) -> Path:

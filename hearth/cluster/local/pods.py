@@ -11,7 +11,7 @@ import anyio.to_thread
 
 from hearth.api.meta import Manifest
 from hearth.cluster.interface import ClusterError, Conflict, NotFound
-from hearth.cluster.local import devices, logs, podstatus
+from hearth.cluster.local import devices, leftovers, logs, podstatus
 from hearth.cluster.local.addresses import NoAddress
 from hearth.cluster.local.containers import Container
 from hearth.cluster.local.machine import Machine, Recorder, Room, timestamp
@@ -92,7 +92,7 @@ class Pod:
             claim = lent.enter_context(self._machine.devices.claim(devices.wanted(self._manifest)))
             await self._schedule(claim)
             ip = await self._address(lent)
-            room = self._room(held, ip=ip, told=self._machine.devices.variables(claim))
+            room = await self._room(held, ip=ip, told=self._machine.devices.variables(claim))
             self._furnish(room)
             if await self._initialize():
                 async with anyio.create_task_group() as tasks:
@@ -127,9 +127,21 @@ class Pod:
                 await self._recorder.record("FailedScheduling", str(error), warning=True)
                 await anyio.sleep(self._machine.config.backoff_s)
 
-    def _room(self, held: ExitStack, *, ip: str, told: dict[str, str]) -> Room:
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        log = logs.PodLog(self.log_path, limit_bytes=self._machine.config.log_limit_bytes)
+    async def _log(self) -> logs.PodLog:
+        """Its folder and its log, as soon as the disk has room for them."""
+        while True:
+            try:
+                self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+                limit = self._machine.config.log_limit_bytes
+                return logs.PodLog(self.log_path, limit_bytes=limit)
+            except OSError as error:
+                message = leftovers.unusable(self._machine.state, error)
+                self._become(podstatus.PodFacts(unschedulable=message))
+                await self._recorder.record("FailedScheduling", message, warning=True)
+                await anyio.sleep(self._machine.config.backoff_s)
+
+    async def _room(self, held: ExitStack, *, ip: str, told: dict[str, str]) -> Room:
+        log = await self._log()
         held.callback(log.close)
         return Room(
             machine=self._machine,

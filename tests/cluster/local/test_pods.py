@@ -140,3 +140,14 @@ async def test_a_pod_that_makes_no_sense_harms_no_other(tmp_path):
         await here.until("fine", runs)
         await here.cluster.delete(pod)
         await here.gone("odd")
+
+
+async def test_a_pod_waits_for_a_state_folder_that_can_be_written(tmp_path):
+    async with machine(tmp_path) as here:
+        (tmp_path / "logs").write_text("in the way")
+        await here.create("waits", "/bin/sleep", "99")
+        waiting = await here.until("waits", lambda pod: condition(pod, "PodScheduled"))
+        said = condition(waiting, "PodScheduled")["message"]
+        assert "cannot be used as state folder" in said and "--state-dir" in said
+        (tmp_path / "logs").unlink()
+        await here.until("waits", runs)

@@ -1,0 +1,76 @@
+"""Lines reach whoever reads, and wait for nobody who does not."""
+
+import os
+import re
+import subprocess
+import sys
+
+from hearth.lines import Lines
+from tests import hanging
+
+
+def read_all(descriptor: int) -> str:
+    with os.fdopen(descriptor, "rb") as reader:
+        return reader.read().decode()
+
+
+def test_lines_come_in_order_and_whole():
+    reader, writer = os.pipe()
+    lines = Lines(writer)
+    for number in range(100):
+        lines.write(f"line {number} ä")
+    lines.close()
+    lines.close()
+    os.close(writer)
+    assert read_all(reader).splitlines() == [f"line {number} ä" for number in range(100)]
+    assert lines.dropped == 0
+
+
+def test_what_nobody_reads_is_dropped_and_told_to_who_reads_again():
+    reader, writer = os.pipe()
+    lines = Lines(writer, limit=10)
+    for number in range(1000):
+        lines.write(f"{number} " + "x" * 1000)
+    assert lines.dropped > 900 - 64  # a pipe holds some 64 of them
+    told = 0
+    with os.fdopen(reader, "r") as text:
+        while told < lines.dropped:
+            line = text.readline()
+            if found := re.match(r"\((\d+) lines were dropped here: nobody read them\)$", line):
+                told += int(found[1])
+            else:
+                assert line.endswith("x\n")
+        assert told == lines.dropped
+        lines.close()
+    os.close(writer)
+
+
+def test_a_reader_that_left_is_no_reason_to_stop():
+    reader, writer = os.pipe()
+    os.close(reader)
+    lines = Lines(writer)
+    lines.write("nobody hears this")
+    lines.close()
+    os.close(writer)
+
+
+def test_a_process_ends_though_nobody_reads_its_lines():
+    script = """
+import sys
+from hearth import log
+import logging
+log.configure(level="info", format="text")
+for number in range(20_000):
+    logging.getLogger("x").info("y" * 100)
+print(log.dropped(), flush=True)
+"""
+    reader, writer = os.pipe()
+    try:
+        ran = subprocess.run(
+            [sys.executable, "-c", script],
+            stdout=subprocess.PIPE, stderr=writer, text=True, timeout=hanging.limit_s(),
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+        os.close(reader)
+    assert ran.returncode == 0 and 0 < int(ran.stdout) < 20_000
