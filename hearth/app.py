@@ -38,7 +38,7 @@ from hearth.reconcile.publishing import Publisher
 from hearth.reconcile.shared import SharedEndpoints
 from hearth.reconcile.site import Site
 from hearth.reconcile.vanished_pods import VanishedPods
-from hearth.reconcile.watching import Watching
+from hearth.reconcile.watching import GUARDED, OWNED, Watching
 from hearth.routes import RouteTable
 from hearth.settings import Settings
 
@@ -112,6 +112,7 @@ class App:
             enqueue=self._services.add,
             enqueue_namespace=self._add_namespace,
             shared_service=settings.shared_service,
+            owned=GUARDED if settings.site().backend_guard == "policy" else OWNED,
             replica_sets=replica_sets,
         )
         for informer in self.watching.informers:

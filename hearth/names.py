@@ -38,6 +38,10 @@ def backend_service(key: ServiceKey) -> str:
     return f"{key.name}-backend"
 
 
+def backend_policy(key: ServiceKey) -> str:
+    return f"{key.name}-backend"
+
+
 def gateway_service(key: ServiceKey) -> str:
     return key.name
 
@@ -57,6 +61,11 @@ def scaled_object(key: ServiceKey) -> str:
 
 def claim(key: ServiceKey) -> str:
     return f"{key.name}-cache"
+
+
+def release_pods(release: str) -> dict[str, str]:
+    """Labels of the release's own pods, as its chart sets them."""
+    return {"app.kubernetes.io/name": "hearth", "app.kubernetes.io/instance": release}
 
 
 def release_gateway(release: str) -> str:

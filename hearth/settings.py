@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from hearth.api import groups, wording
 from hearth.api.meta import Duration
-from hearth.reconcile.site import Site
+from hearth.reconcile.site import Guard, Site
 from hearth.values import (
     Claims,
     Counts,
@@ -142,6 +142,17 @@ class ClusterSettings(Settings):
         Duration(10),
         description="How long KEDA may take to act on a push before Hearth scales up itself.",
     )
+    backend_guard: Guard = Field(
+        "warn",
+        description="What is done about pods that go past the gateway to a service with"
+        " authentication: policy, a NetworkPolicy for its backend (needs the right to write them);"
+        " warn, a Warning condition; off, nothing, since somebody else sees to it.",
+    )
+    scrape_namespaces: tuple[str, ...] = Field(
+        (),
+        description="Namespaces whose pods may reach guarded backends all the same, for their"
+        " metrics, comma separated.",
+    )
     mark_loading: bool = Field(
         False,
         description="Mark pods while they load, so that Karpenter and the cluster autoscaler leave"
@@ -149,7 +160,14 @@ class ClusterSettings(Settings):
     )
 
     def site(self, *, scaler: str = "") -> Site:
-        return replace(super().site(scaler=scaler), mark_loading=self.mark_loading)
+        # Outside the cluster the gateway has no pod that a policy could let through.
+        reachable = bool(self.pod_name) or self.backend_guard != "policy"
+        return replace(
+            super().site(scaler=scaler),
+            backend_guard=self.backend_guard if reachable else "warn",
+            scrape_namespaces=self.scrape_namespaces,
+            mark_loading=self.mark_loading,
+        )
 
 
 class LocalSettings(Settings):

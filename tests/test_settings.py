@@ -22,6 +22,18 @@ def test_a_flag_beats_the_environment_and_that_beats_the_default():
     assert (read.gateway_port, read.admin_port, read.scaler_port) == (9, 2, 9090)
 
 
+def test_field_case_130_a_policy_needs_a_pod_that_it_lets_through():
+    def guard(**flags):
+        said = {name: [text] for name, text in flags.items()}
+        return settings.read(ClusterSettings, said, {}).site().backend_guard
+
+    assert guard() == "warn"
+    assert guard(backend_guard="policy", pod_name="hearth-1") == "policy"
+    assert guard(backend_guard="policy") == "warn"
+    assert guard(backend_guard="off") == "off"
+    assert settings.read(LocalSettings, {}, {}).site().backend_guard == "off"
+
+
 def test_lists_and_pairs(tmp_path):
     one, two = str(tmp_path), f"{tmp_path}/v=1"
     Path(two).mkdir()

@@ -12,6 +12,7 @@ CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
 CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 EVENT = Kind("", "v1", "Event", "events")
 JOB = Kind("batch", "v1", "Job", "jobs")
+NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 SCALED_OBJECT = Kind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects")
 TRIGGER_AUTHENTICATION = Kind(
@@ -35,7 +36,7 @@ def inference_runtime(group: str) -> Kind:
 CUSTOM = tuple(kind(group) for group in groups.GROUPS for kind in (llm_service, inference_runtime))
 ALL = (
     DEPLOYMENT, REPLICA_SET, SERVICE, POD, SECRET, CONFIG_MAP, CLAIM, EVENT, JOB, LEASE,
-    SCALED_OBJECT, TRIGGER_AUTHENTICATION, *CUSTOM,
+    SCALED_OBJECT, TRIGGER_AUTHENTICATION, NETWORK_POLICY, *CUSTOM,
 )  # fmt: skip
 
 _BY_NAME = {(kind.api_version, kind.kind): kind for kind in ALL}

@@ -3,18 +3,24 @@
 import math
 from collections.abc import Iterator
 
+from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.runtime import InferenceRuntime
 from hearth.cache.source import Source
-from hearth.reconcile import backend, health
+from hearth.reconcile import backend, guard, health
+from hearth.reconcile.site import Site
 
 
-def of(service: LLMService, runtime: InferenceRuntime, model: Source) -> tuple[str, ...]:
+def of(
+    service: LLMService, runtime: InferenceRuntime, model: Source, *, site: Site
+) -> tuple[str, ...]:
     """Sentences for a condition and its Event; each names its field and says what to do."""
-    return tuple(_sentences(service, runtime, model))
+    return tuple(_sentences(service, runtime, model, site))
 
 
-def _sentences(service: LLMService, runtime: InferenceRuntime, model: Source) -> Iterator[str]:
+def _sentences(
+    service: LLMService, runtime: InferenceRuntime, model: Source, site: Site
+) -> Iterator[str]:
     spec, scaling = service.spec, service.spec.scaling
     queue, needed = spec.endpoint.max_queue, scaling.target * scaling.max
     if queue < needed:
@@ -46,5 +52,11 @@ def _sentences(service: LLMService, runtime: InferenceRuntime, model: Source) ->
         yield (
             "spec.endpoint.resources has no effect: the gateway is shared by all services; its"
             " resources are set where Hearth is installed"
+        )
+    if site.backend_guard == "warn" and guard.wanted(service):
+        yield (
+            "spec.endpoint.authentication: the key guards the gateway only: every pod of the"
+            f" cluster reaches {names.backend_service(service.key)} without it; let Hearth write a"
+            " NetworkPolicy (backends.guard=policy in its chart), or write one and set it to off"
         )
     yield from backend.options(service, runtime, model).without_effect

@@ -12,7 +12,7 @@ from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
 from hearth.cache import source, volume
 from hearth.cluster import kinds
-from hearth.reconcile import advice, backend, gateway, refusal, scaling
+from hearth.reconcile import advice, backend, gateway, guard, refusal, scaling
 from hearth.reconcile.refusal import Refused
 from hearth.reconcile.site import Site
 
@@ -43,6 +43,8 @@ def render(service: LLMService, runtime: InferenceRuntime, *, site: Site) -> Des
     parts = backend.Parts(service=service, runtime=runtime, model=model, storage=storage)
     scaled_object = scaling.render(service, site=site)
     rendered = (
+        # Before there is a pod that it is about.
+        *([guard.render(service, site=site)] if _is_guarded(service, site) else []),
         *([_claim(service, storage.claim)] if storage.claim is not None else []),
         # KEDA looks for its target once, then ever more seldom: the Deployment comes first.
         backend.render(parts, site=site),
@@ -54,7 +56,7 @@ def render(service: LLMService, runtime: InferenceRuntime, *, site: Site) -> Des
     return Desired(
         manifests=tuple(_hashed(_owned(manifest, service)) for manifest in rendered),
         initial_replicas=service.spec.scaling.min,
-        advice=advice.of(service, runtime, model),
+        advice=advice.of(service, runtime, model, site=site),
     )
 
 
@@ -104,6 +106,10 @@ def _model(service: LLMService) -> source.Source:
         return source.parse(model.source.uri)
     except source.BadSource as error:
         raise Refused(refusal.MODEL, f"spec.model.source.uri: {error}") from error
+
+
+def _is_guarded(service: LLMService, site: Site) -> bool:
+    return site.backend_guard == "policy" and guard.wanted(service)
 
 
 def _claim(service: LLMService, spec: Manifest) -> Manifest:

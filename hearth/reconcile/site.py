@@ -1,8 +1,12 @@
 """What the installation decides about every rendered object."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from hearth import names
+
+Guard = Literal["policy", "warn", "off"]
+"""What is done about the way past the gateway to a service with a key of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +29,10 @@ class Site:
     """Group that owns a cache claim, so that images without root can write to it.  None where the
     platform assigns one itself and refuses any other (OpenShift)."""
 
+    backend_guard: Guard = "off"
+    """`policy`: a NetworkPolicy; `warn`: a warning on the service."""
+    scrape_namespaces: tuple[str, ...] = ()
+    """Whose pods may reach guarded backends all the same."""
     mark_loading: bool = False
     """Whether pods that load are marked for autoscalers of nodes."""
 

@@ -16,6 +16,8 @@ from hearth.reconcile import ownership, schemas, selection
 
 OWNED = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.CLAIM)
 """Kinds of the objects that Hearth writes for a service."""
+GUARDED = (*OWNED, kinds.NETWORK_POLICY)
+"""The same where it writes a policy for those with authentication."""
 
 _SERVICE = "service"
 _RUNTIME = "runtime"
@@ -33,11 +35,13 @@ class Watching:
         enqueue: Callable[[ServiceKey], None],
         enqueue_namespace: Callable[[str], None],
         shared_service: str,
+        owned: Iterable[Kind] = OWNED,
         replica_sets: bool = False,
         missing_retry_s: float = 60.0,
     ) -> None:
         """`enqueue` is told of services, `enqueue_namespace` of namespaces to look at again.
-        `replica_sets`: whether they stand between a Deployment and its pods.
+        `owned`: kinds of the objects that are written for a service.  `replica_sets`: whether they
+        stand between a Deployment and its pods.
 
         A kind that the cluster does not serve is asked for every `missing_retry_s`.
         """
@@ -62,7 +66,7 @@ class Watching:
                 managed_fields=kind == kinds.DEPLOYMENT,
                 missing_retry_s=missing_retry_s,
             )
-            for kind in OWNED
+            for kind in owned
         }
         self._pods = Informer(
             cluster, kinds.POD, labels=_OURS, indexes={_SERVICE: by_label(names.SERVICE_LABEL)}

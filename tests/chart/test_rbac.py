@@ -21,6 +21,7 @@ SERVED = {
     ("", "services"): READ | WRITE,
     ("", "persistentvolumeclaims"): READ | {"create", "patch"},
     ("keda.sh", "scaledobjects"): READ | WRITE,
+    ("networking.k8s.io", "networkpolicies"): READ | WRITE,
     ("", "pods"): READ,
     ("apps", "replicasets"): READ,
     ("", "secrets"): {"get"},
@@ -89,6 +90,24 @@ def test_in_listed_namespaces_nothing_else_is_cluster_wide(helm):
         assert _rights(_bound(documents, "Role", CLUSTER_NAME, namespace)) == SERVED
     assert _rights(_bound(documents, "Role", RELEASE, NAMESPACE)) == OWN
     assert len([d for d in documents if d["kind"] == "ClusterRole"]) == 1
+
+
+def test_field_case_130_policies_are_written_only_where_it_is_asked_for(helm):
+    def guard(documents):
+        container = one(documents, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+        return next(e["value"] for e in container["env"] if e["name"] == "HEARTH_BACKEND_GUARD")
+
+    assert guard(helm.render()) == "policy"
+    for wanted in ("warn", "off"):
+        documents = helm.render(backends={"guard": wanted})
+        rights = _rights(_bound(documents, "ClusterRole", CLUSTER_NAME))
+        assert ("networking.k8s.io", "networkpolicies") not in rights
+        assert guard(documents) == wanted
+    # Whose roles are somebody else's may lack the right.
+    assert guard(helm.render(rbac={"create": False})) == "warn"
+    scraped = helm.render(backends={"scrapeNamespaces": ["monitoring"]})
+    container = one(scraped, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "HEARTH_SCRAPE_NAMESPACES", "value": "monitoring"} in container["env"]
 
 
 @pytest.mark.parametrize("namespaces", [[], ["ai"]])

@@ -41,6 +41,8 @@ SETTINGS = {
     "polling_interval": ("scaler", "pollingInterval"),
     "watchdog": ("scaler", "watchdog"),
     "admin_token": ("admin", "tokenSecret", "name"),
+    "backend_guard": ("backends", "guard"),
+    "scrape_namespaces": ("backends", "scrapeNamespaces"),
     "mark_loading": ("backends", "markLoading"),
     "log_level": ("log", "level"),
     "log_format": ("log", "format"),
@@ -65,6 +67,7 @@ NO_VALUE = {
 OTHER_DEFAULT = {
     "namespaces": "none listed is all",
     "groups": "what is optional is off",
+    "backend_guard": "the right to write policies comes with the chart",
     "cluster_domain": "the program's own default is left to it",
 }
 

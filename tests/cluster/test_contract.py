@@ -706,6 +706,27 @@ class TestRendered:
         # Defaults filled in, maps in another order: nothing to write all the same.
         assert plan.writes(service, wanted, observed) == plan.Plan()
 
+    async def test_field_case_130_a_policy_is_legal_and_settles(self, cluster, namespace, config):
+        owner = await cluster.create(config())
+        secret = {"secretRef": {"name": "keys", "key": "token"}}
+        service = builders.service(
+            {"endpoint": {"authentication": secret}},
+            namespace=namespace,
+            uid=owner["metadata"]["uid"],
+        )
+        site = Site(keda=False, backend_guard="policy", scrape_namespaces=("monitoring",))
+        wanted = desired.render(service, builders.runtime(), site=site)
+        owned = {"ownerReferences": [{**_reference(owner), "controller": True}]}
+        manifests = tuple(builders.merged(m, {"metadata": owned}) for m in wanted.manifests)
+        wanted = replace(wanted, manifests=manifests)
+        await writing.carry_out(cluster, plan.writes(service, wanted, ()).writes)
+        observed = [
+            await cluster.get(kinds.of(m), namespace, m["metadata"]["name"])
+            for m in wanted.manifests
+        ]
+        assert "NetworkPolicy" in [one["kind"] for one in observed]
+        assert plan.writes(service, wanted, observed) == plan.Plan()
+
     async def test_field_cases_103_and_104_what_a_runtime_says_of_pods_is_legal_and_settles(
         self, cluster, namespace, config
     ):

@@ -19,6 +19,7 @@ ACCOUNT = f"system:serviceaccount:{HOME}:{NAME}"
 MAY = (
     ("get", "secrets"),
     ("create", "deployments.apps"),
+    ("create", "networkpolicies.networking.k8s.io"),
     ("patch", "deployments.apps/scale"),
     ("patch", "llmservices.serving.hearth.dev/status"),
     ("list", "inferenceruntimes.serving.hearth.dev"),

@@ -13,7 +13,7 @@ from hearth.reconcile.llmservice import Reconciler
 from hearth.reconcile.publishing import Publisher
 from hearth.reconcile.shared import SharedEndpoints
 from hearth.reconcile.site import Site
-from hearth.reconcile.watching import OWNED, Watching
+from hearth.reconcile.watching import GUARDED, OWNED, Watching
 from hearth.routes import RouteTable
 from tests import hanging
 from tests.reconcile import builders
@@ -68,6 +68,7 @@ class World:
         self.certificates = {}
         self.watching = Watching(
             self.cluster,
+            owned=GUARDED if site and site.backend_guard == "policy" else OWNED,
             groups=(HEARTH, NOCTAYA),
             enqueue=self.asked.add,
             enqueue_namespace=self.asked_namespaces.add,

@@ -28,6 +28,10 @@
 - {name: HEARTH_ADMIN_TOKEN, valueFrom: {secretKeyRef: {name: {{ .name | quote }}, key: {{ .key | quote }}}}}
 {{- end }}
 {{- end }}
+- {name: HEARTH_BACKEND_GUARD, value: {{ include "hearth.guard" . | quote }}}
+{{- with .Values.backends.scrapeNamespaces }}
+- {name: HEARTH_SCRAPE_NAMESPACES, value: {{ join "," . | quote }}}
+{{- end }}
 - {name: HEARTH_MARK_LOADING, value: {{ .Values.backends.markLoading | quote }}}
 - {name: HEARTH_READY_GRACE, value: {{ .Values.gateway.readyGrace | quote }}}
 - {name: HEARTH_DRAIN_LIMIT, value: {{ .Values.gateway.drainLimit | quote }}}

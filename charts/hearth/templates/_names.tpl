@@ -66,6 +66,11 @@ serving.hearth.dev{{ if .Values.noctaya.enabled }},serving.noctaya.io{{ end }}
 {{- ceil $total | int -}}
 {{- end -}}
 
+{{- /* Without roles of ours there may be no right to write policies: --backend-guard=policy says that there is. */ -}}
+{{- define "hearth.guard" -}}
+{{ if and (eq .Values.backends.guard "policy") (not .Values.rbac.create) }}warn{{ else }}{{ .Values.backends.guard }}{{ end }}
+{{- end -}}
+
 {{- define "hearth.domain" -}}
 {{- required "set gateway.domain: the host name under which the gateway is reached, for example models.example.com" .Values.gateway.domain -}}
 {{- end -}}

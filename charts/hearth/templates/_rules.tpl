@@ -24,6 +24,11 @@
 - apiGroups: [keda.sh]
   resources: [scaledobjects]
   verbs: [get, list, watch, create, patch, delete]
+{{- if eq .Values.backends.guard "policy" }}
+- apiGroups: [networking.k8s.io]
+  resources: [networkpolicies]
+  verbs: [get, list, watch, create, patch, delete]
+{{- end }}
 - apiGroups: [""]
   resources: [pods]
   # To patch a pod is to change its image as well: only where it is asked for.
