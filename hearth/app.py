@@ -15,7 +15,7 @@ from hearth import log as logs
 from hearth.admin import server as admin_server
 from hearth.admin.access import Access
 from hearth.admin.server import Admin
-from hearth.api.meta import ServiceKey
+from hearth.api.meta import ServiceKey, authority
 from hearth.autoscaling import Autoscaling
 from hearth.cluster import kinds
 from hearth.cluster.controller import Controller
@@ -174,7 +174,7 @@ class App:
             raise CannotStart(f"{error} {_flags('admin')}") from error
         except OSError as error:
             raise CannotStart(
-                f"cannot open the gateway on {chosen.host}:{chosen.gateway_port}:"
+                f"cannot open the gateway on {authority(chosen.host, chosen.gateway_port)}:"
                 f" {listening.why(error)} {_flags('gateway')}"
             ) from error
         return Addresses(gateway=gateway, admin=admin, scaler=scaler, scaler_tls=scaler_tls)

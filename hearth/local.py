@@ -10,7 +10,7 @@ import anyio
 
 from hearth import limits, loop
 from hearth.api import manifests
-from hearth.api.meta import Duration
+from hearth.api.meta import Duration, authority
 from hearth.app import App, CannotStart
 from hearth.cluster.autoscaler.engine import Pace
 from hearth.cluster.local.cluster import LocalCluster
@@ -134,4 +134,4 @@ def _url(address: tuple[str, int]) -> str:
 def _dialled(address: tuple[str, int]) -> str:
     """How this machine reaches a port that listens there."""
     host, port = address
-    return f"{ {'0.0.0.0': '127.0.0.1', '::': '[::1]'}.get(host, host) }:{port}"
+    return authority({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)

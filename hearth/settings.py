@@ -41,7 +41,11 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    host: str = Field("0.0.0.0", description="Address that the three ports listen on.")
+    host: str = Field(
+        "",
+        description="Address that the three ports listen on; empty: every one of the machine, of"
+        " IPv4 and IPv6.",
+    )
     gateway_port: Port = Field(8080, description="OpenAI-compatible gateway; 0 takes a free port.")
     admin_port: Port = Field(8081, description="Health, metrics, demand table and status page.")
     admin_hosts: Hosts = Field(

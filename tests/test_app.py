@@ -18,9 +18,10 @@ from hearth.cluster.local.cluster import LocalCluster
 from hearth.externalscaler.externalscaler_grpc import ExternalScalerStub
 from hearth.externalscaler.externalscaler_pb2 import ScaledObjectRef
 from hearth.reconcile.site import Site
-from hearth.settings import LocalSettings
+from hearth.settings import ClusterSettings, LocalSettings
 from tests import demanded, hanging
 from tests.keda.pki import Pki
+from tests.loopback import needs_ipv6
 from tests.proxy import backend
 from tests.test_render import RUNTIME, SERVICE
 
@@ -241,3 +242,13 @@ async def test_draining_answers_the_held_and_says_so():
         await app.drain()
         assert await client.ready() == (503, {"hearth": "Hearth is stopping"})
     assert answers == [(503, "shutting_down")]
+
+
+@needs_ipv6
+async def test_field_case_93_by_default_every_port_is_open_on_both_families():
+    free = {"gateway_port": 0, "admin_port": 0, "scaler_port": 0}
+    app = App(LocalCluster(), ClusterSettings(**free), scaler_tls_port=0)
+    async with app.listen() as bound:
+        for _, port in (bound.gateway, bound.admin, bound.scaler, bound.scaler_tls):
+            for address in ("127.0.0.1", "::1"):
+                await (await anyio.connect_tcp(address, port)).aclose()

@@ -10,7 +10,7 @@ from typing import Literal
 import msgspec
 
 import hearth
-from hearth.api.meta import ServiceKey
+from hearth.api.meta import ServiceKey, authority
 from hearth.demand import Demand, DemandTable
 from hearth.routes import Backend, Delay, Refusal, Route, RouteTable
 
@@ -198,5 +198,4 @@ def _pod(backend: Backend, *, in_use: bool) -> Pod:
 
 
 def _address(backend: Backend) -> str:
-    host = f"[{backend.host}]" if ":" in backend.host else backend.host
-    return f"{host}:{backend.port}"
+    return authority(backend.host, backend.port)

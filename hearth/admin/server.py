@@ -15,7 +15,7 @@ from aiohttp import hdrs, web
 from hearth import browsers, listening
 from hearth.admin import document, feed, page
 from hearth.admin.access import Access
-from hearth.api.meta import ServiceKey
+from hearth.api.meta import ServiceKey, authority
 from hearth.demand import DemandTable
 from hearth.routes import RouteTable
 
@@ -111,11 +111,12 @@ class Admin:
         )
         await runner.setup()
         try:
-            await web.TCPSite(runner, host, port).start()
+            for sock in await listening.bind(host, port):
+                await web.SockSite(runner, sock).start()
         except OSError as error:
             await runner.cleanup()
             raise CannotListen(
-                f"cannot open the admin port on {host}:{port}: {listening.why(error)}"
+                f"cannot open the admin port on {authority(host, port)}: {listening.why(error)}"
             ) from error
         self._runner = runner
         bound: tuple[str, int] = runner.addresses[0][:2]

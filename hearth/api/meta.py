@@ -223,3 +223,8 @@ def key_of(manifest: Manifest) -> ServiceKey:
     """Namespace and name of any object (namespace is empty for cluster-scoped ones)."""
     metadata = manifest["metadata"]
     return ServiceKey(metadata.get("namespace", ""), metadata["name"])
+
+
+def authority(host: str, port: int) -> str:
+    """Host and port as a URL, a Host field or a log line has them: IPv6 addresses in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -2,7 +2,6 @@
 
 import functools
 import logging
-import socket
 import time
 from asyncio import BaseTransport, Transport
 from collections.abc import Callable, Mapping
@@ -13,8 +12,8 @@ from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 from h2.settings import SettingCodes
 
-from hearth import listening
-from hearth.api.meta import ServiceKey
+from hearth import keepalive, listening
+from hearth.api.meta import ServiceKey, authority
 from hearth.demand import DemandTable
 from hearth.keda import blocks, tls
 from hearth.keda.answers import Answers
@@ -34,17 +33,6 @@ MAX_STREAMS = 20_000
 beyond h2's default of 100 its next call would block for ever."""
 BACKLOG = 100
 """Connections the kernel may hold for us; KEDA opens a handful."""
-DEAD_PEER_S = 60
-"""A peer whose host is gone is given up after this time: a stream that has nothing to send would
-not notice it otherwise."""
-
-_SOCKET_OPTIONS = (
-    (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
-    (socket.IPPROTO_TCP, "TCP_KEEPIDLE", DEAD_PEER_S // 2),
-    (socket.IPPROTO_TCP, "TCP_KEEPINTVL", DEAD_PEER_S // 6),
-    (socket.IPPROTO_TCP, "TCP_KEEPCNT", 3),
-    (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", DEAD_PEER_S * 1000),
-)
 
 
 class CannotListen(Exception):
@@ -81,18 +69,21 @@ class ScalerServer:
 
         Raises CannotListen.
         """
-        server = _Server(self._scaler)
         try:
-            listener = await _bind(host, port)
-            await server.start(sock=listener, backlog=BACKLOG, ssl=door.context if door else None)
+            # A stream that has nothing to send would not notice otherwise that its peer is gone.
+            sockets = await listening.bind(host, port, gone_after_s=keepalive.PEER_S)
+            for sock in sockets:
+                server = _Server(self._scaler)
+                await server.start(sock=sock, backlog=BACKLOG, ssl=door.context if door else None)
+                self._servers.append(server)
+                if door is not None:
+                    cut = functools.partial(server.cut_distrusted, door.identities)
+                    door.identities.listen(cut)
         except (OSError, UnicodeError) as error:
             raise CannotListen(
-                f"cannot listen for KEDA on {host}:{port}: {listening.why(error)}"
+                f"cannot listen for KEDA on {authority(host, port)}: {listening.why(error)}"
             ) from error
-        self._servers.append(server)
-        if door is not None:
-            door.identities.listen(functools.partial(server.cut_distrusted, door.identities))
-        bound: tuple[str, int] = listener.getsockname()[:2]
+        bound: tuple[str, int] = sockets[0].getsockname()[:2]
         log.info("scaler listens", extra={"host": bound[0], "port": bound[1]})
         return bound
 
@@ -176,11 +167,6 @@ class _Connection(H2Protocol):
         h2.local_settings.acknowledge()
         self.connection.flush()
         self.processor = UnaryProcessor(self.handler, self.connection, answers=self._answers)
-        for level, name, value in _SOCKET_OPTIONS:
-            if hasattr(socket, name):
-                self._transport.get_extra_info("socket").setsockopt(
-                    level, getattr(socket, name), value
-                )
         self._connections.add(self)
 
     def cut(self, reason: str) -> None:
@@ -191,19 +177,3 @@ class _Connection(H2Protocol):
     def connection_lost(self, exc: BaseException | None) -> None:
         self._connections.discard(self)
         super().connection_lost(exc)
-
-
-async def _bind(host: str, port: int) -> socket.socket:
-    found = await anyio.getaddrinfo(
-        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-    )
-    family, kind, proto, _, address = found[0]
-    listener = socket.socket(family, kind, proto)
-    try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(BACKLOG)
-    except OSError:
-        listener.close()
-        raise
-    return listener

@@ -10,6 +10,7 @@ import anyio
 import anyio.abc
 from aiohttp import web
 
+from hearth import listening
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.proxy import answers
@@ -203,8 +204,11 @@ class Gateway:
             return Front(parts, make)
 
         loop = asyncio.get_running_loop()
-        server = await loop.create_server(front, host, port, backlog=BACKLOG, start_serving=False)
-        listener = Listener(server, front, clients=parts.clients, spawn=parts.spawn)
+        servers = [
+            await loop.create_server(front, sock=sock, backlog=BACKLOG, start_serving=False)
+            for sock in await listening.bind(host, port)
+        ]
+        listener = Listener(servers, front, clients=parts.clients, spawn=parts.spawn)
         await listener.start()
         return listener
 

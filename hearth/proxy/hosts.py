@@ -117,7 +117,7 @@ def _name(host: str) -> str | None:
         name, bracket, port = text[1:].partition("]")
         if not bracket or (port and not re.fullmatch(r":[0-9]*", port)):
             return None
-        return name
+        return name if _is_ip(name) else None
     if text.count(":") > 1:
         return text
     name, colon, port = text.partition(":")

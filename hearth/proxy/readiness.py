@@ -7,7 +7,7 @@ import aiohttp
 import anyio
 import anyio.abc
 
-from hearth.api.meta import ServiceKey
+from hearth.api.meta import ServiceKey, authority
 from hearth.proxy.endpoints import Endpoints
 from hearth.proxy.wire.nursery import Nursery
 from hearth.routes import Backend, HttpReadiness, TcpReadiness
@@ -90,8 +90,7 @@ class Readiness:
 
     async def _get(self, host: str, question: HttpReadiness) -> bool:
         assert self._session is not None
-        address = f"[{host}]" if ":" in host else host
-        url = f"http://{address}:{question.port}{question.path}"
+        url = f"http://{authority(host, question.port)}{question.path}"
         async with self._session.get(
             url, headers=question.headers, allow_redirects=False
         ) as response:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from hearth.api.meta import authority
 from hearth.stub import options, record, server
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -32,7 +33,7 @@ async def run(opts: options.Options) -> int:
         _say(f"crashing as told, exit code {code}")
         return code
     try:
-        log = record.Record(opts.record, engine=f"{opts.host}:{opts.port}")
+        log = record.Record(opts.record, engine=authority(opts.host, opts.port))
     except OSError as error:
         _say(f"cannot write {opts.record}: {error.strerror}; give --record another file")
         return 1
@@ -45,7 +46,8 @@ async def run(opts: options.Options) -> int:
         if not opts.listen_late or await _ready(engine, opts, stop, ready_at=ready_at):
             await _serve(engine, runner, opts, stop, ready_at=ready_at)
     except OSError as error:
-        _say(f"cannot listen on {opts.host}:{opts.port}: {error}; give another --host or --port")
+        where = authority(opts.host, opts.port)
+        _say(f"cannot listen on {where}: {error}; give another --host or --port")
         return 1
     finally:
         await runner.cleanup()
@@ -65,7 +67,7 @@ async def _serve(
     site = web.TCPSite(runner, opts.host, opts.port, backlog=4096)
     await site.start()
     host, port = runner.addresses[0][:2]
-    _say(f"listening on http://{host}:{port} as {', '.join(opts.models)}")
+    _say(f"listening on http://{authority(host, port)} as {', '.join(opts.models)}")
     if await _ready(engine, opts, stop, ready_at=ready_at):
         _say("ready")
         await stop.wait()

@@ -1,7 +1,9 @@
 """The admin port over a real socket."""
 
 import json
+import os
 import re
+import socket
 from contextlib import asynccontextmanager
 
 import aiohttp
@@ -9,13 +11,14 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from hearth import keepalive
 from hearth.admin import server
 from hearth.admin.access import Access
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.metrics import prometheus
 from hearth.routes import Failure, Route, RouteTable
-from tests import hanging
+from tests import alive, hanging
 
 CHAT = ServiceKey("ai", "chat")
 
@@ -313,3 +316,11 @@ async def test_field_case_139_probes_and_metrics_need_no_token():
         for path in ("/healthz", "/readyz", "/metrics", "/"):
             async with http.get(path) as response:
                 assert response.status == 200 and "hf_secret" not in await response.text()
+
+
+async def test_field_case_94_who_follows_is_asked_whether_it_is_still_there(world, http):
+    async with events(http):
+        (site,) = world.admin._runner.sites
+        (listener,) = site._server.sockets
+        with socket.socket(fileno=os.dup(listener.fileno())) as same:
+            assert alive.options(same) == alive.wanted(keepalive.CLIENT_S)

@@ -105,3 +105,10 @@ def test_field_paths_are_spelled_as_people_write_them(path, text):
 def test_keys_are_spelled_as_kubectl_does():
     assert str(ServiceKey("ai", "chat")) == "ai/chat"
     assert meta.key_of({"metadata": {"name": "x"}}) == ServiceKey("", "x")
+
+
+@pytest.mark.parametrize(
+    ("host", "text"), [("10.0.0.1", "10.0.0.1:80"), ("pod", "pod:80"), ("fd00::1", "[fd00::1]:80")]
+)
+def test_field_case_93_an_address_of_ipv6_stands_in_brackets(host, text):
+    assert meta.authority(host, 80) == text

@@ -242,3 +242,23 @@ def test_a_release_that_no_service_can_be_named_after_is_refused(helm, release):
 )
 def test_a_typo_is_refused_by_name(each_helm, values, told):
     assert re.search(rf"(?i)(schema|validation)[\s\S]*{told}", each_helm.refused(**values))
+
+
+def test_field_case_93_services_have_the_ip_families_that_are_asked_for(helm):
+    def families(**values):
+        found = [d["spec"] for d in helm.render(**values) if d["kind"] == "Service"]
+        assert len(found) == 3
+        [one] = {(s.get("ipFamilyPolicy"), str(s.get("ipFamilies"))) for s in found}
+        return one
+
+    assert families() == (None, "None")
+    assert families(ipFamilies=["IPv6"]) == (None, "['IPv6']")
+    dual = {"ipFamilyPolicy": "PreferDualStack", "ipFamilies": ["IPv6", "IPv4"]}
+    assert families(**dual) == ("PreferDualStack", "['IPv6', 'IPv4']")
+    assert families(ipFamilyPolicy="SingleStack") == ("SingleStack", "None")
+
+
+def test_field_case_93_nothing_in_the_chart_names_an_address_to_listen_on(helm):
+    assert not {"HEARTH_HOST"} & set(_env(helm.render()))
+    with_host = read(ClusterSettings, {}, {})
+    assert with_host.host == ""

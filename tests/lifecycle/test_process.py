@@ -15,6 +15,7 @@ from tests import hanging
 from tests.conftest import require
 from tests.lifecycle import harness
 from tests.lifecycle.harness import DONE, Begun, cold_start, runtime, service
+from tests.loopback import needs_ipv6
 
 
 async def refused(hearth, *flags):
@@ -246,3 +247,13 @@ async def test_a_full_disk_below_the_state_folder_is_told_and_ends_when_there_is
     for filler in fillers:
         filler.unlink(missing_ok=True)
     await hearth.answer()
+
+
+@needs_ipv6
+async def test_field_case_93_the_whole_life_on_an_ipv6_address(hearth):
+    hearth.write("models.yaml", runtime("stub"), service("chat"))
+    await hearth.start("--host=::1")
+    assert hearth.gateway.startswith("http://[::1]:") and hearth.admin.startswith("http://[::1]:")
+    assert await hearth.answer() == "one two three"
+    await hearth.asleep("chat")
+    assert await hearth.stop() == 0

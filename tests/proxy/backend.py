@@ -84,6 +84,9 @@ class Close(Exception):
 
 Handler = Callable[[Conn], Awaitable[None]]
 
+LOOPBACK = "127.0.0.1"
+"""Where servers and gateways are; test_on_ipv6 has them elsewhere."""
+
 
 def delta(text: str) -> bytes:
     """One chunk of a chat completion."""
@@ -127,7 +130,7 @@ class Server:
     """A scripted model server; `handler` may be changed at any time."""
 
     handler: Handler = chat
-    host: str = "127.0.0.1"
+    host: str = ""
     port: int = 0
     seen: list[Seen] = field(default_factory=list)
     connections: int = 0
@@ -188,9 +191,10 @@ async def flood(conn: Conn) -> None:
 
 @asynccontextmanager
 async def running(
-    handler: Handler = chat, *, host: str = "127.0.0.1", port: int = 0
+    handler: Handler = chat, *, host: str = "", port: int = 0
 ) -> AsyncIterator[Server]:
     """A server that listens."""
+    host = host or LOOPBACK
     server = Server(handler=handler, host=host)
     listener = await anyio.create_tcp_listener(local_host=host, local_port=port)
     server.port = listener.extra(anyio.abc.SocketAttribute.local_port)
@@ -203,7 +207,8 @@ async def running(
 @asynccontextmanager
 async def refusing() -> AsyncIterator[Server]:
     """A server that is not there, at a port that only the test itself may yet listen on."""
-    with socket.socket() as held:
+    family = socket.AF_INET6 if ":" in LOOPBACK else socket.AF_INET
+    with socket.socket(family) as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.bind(("127.0.0.1", 0))
-        yield Server(port=held.getsockname()[1])
+        held.bind((LOOPBACK, 0))
+        yield Server(host=LOOPBACK, port=held.getsockname()[1])

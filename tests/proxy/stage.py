@@ -13,7 +13,7 @@ import anyio
 import anyio.abc
 import yarl
 
-from hearth.api.meta import ServiceKey
+from hearth.api.meta import ServiceKey, authority
 from hearth.demand import DemandTable
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
@@ -131,7 +131,7 @@ class Stage:
 
     @property
     def url(self) -> str:
-        return f"http://{self.address[0]}:{self.address[1]}"
+        return f"http://{authority(*self.address)}"
 
     def put(self, *backends: Backend, key: ServiceKey = KEY, **fields) -> Route:
         """Publish a route; fields not named keep what they were."""
@@ -191,7 +191,7 @@ def pod(server: backend.Server, *, ready: bool = True, uid: str = "", **fields) 
 
 
 @asynccontextmanager
-async def stage(config: GatewayConfig = CONFIG) -> AsyncIterator[Stage]:
+async def stage(config: GatewayConfig = CONFIG, *, host: str | None = None) -> AsyncIterator[Stage]:
     """A running gateway, production settings; checks at the end that nothing is left."""
     demand, routes, record = DemandTable(linger_s=30), RouteTable(), Record()
     secrets: dict = {}
@@ -206,7 +206,8 @@ async def stage(config: GatewayConfig = CONFIG) -> AsyncIterator[Stage]:
         demand=demand, routes=routes, read_secret=read_secret, config=config, observer=record
     )
     async with anyio.create_task_group() as tasks:
-        address = await tasks.start(gateway.serve)
+        host = backend.LOOPBACK if host is None else host
+        address = await tasks.start(gateway.serve, host)
         timeout = aiohttp.ClientTimeout(total=hanging.limit_s(60))
         connector = aiohttp.TCPConnector(limit=0)
         async with (

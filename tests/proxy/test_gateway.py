@@ -11,15 +11,19 @@ from dataclasses import replace
 
 import aiohttp
 import anyio
+import anyio.abc
 import pytest
 
+from hearth import keepalive
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.proxy.answers import Code
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.observer import Outcome
+from hearth.proxy.wire.guest import GuestConnection
 from hearth.routes import ColdStart, KeyRef, Refusal, RouteTable
-from tests import hanging
+from tests import alive, hanging
+from tests.loopback import needs_ipv6
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, completion, delta
 from tests.proxy.stage import BODY, CONFIG, HOST, KEY, STREAM, Stage, pod, sip, stage
@@ -36,6 +40,44 @@ async def test_a_port_in_use_is_an_os_error():
         other = Gateway(demand=DemandTable(linger_s=1), routes=RouteTable(), read_secret=no_secret)
         with pytest.raises(OSError):
             await other.serve(*s.address)
+
+
+async def test_field_case_94_every_connection_is_asked_whether_its_peer_is_there():
+    """One of the raw front, one of the aiohttp application, and one to a backend."""
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        async with await anyio.connect_tcp(*s.address) as stream:
+            await stream.send(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await stream.receive()
+            here = stream.extra(anyio.abc.SocketAttribute.local_address)
+            assert alive.options(guest_socket(here)) == alive.wanted(keepalive.CLIENT_S)
+        assert (await s.ask())[0] == 200
+        (front,) = s.gateway._parts.fronts
+        accepted = front.transport.get_extra_info("socket")
+        assert alive.options(accepted) == alive.wanted(keepalive.CLIENT_S)
+        ((link,),) = (site.idle for site in s.gateway._parts.pool._sites.values())
+        upstream = link._transport.get_extra_info("socket")
+        assert alive.options(upstream) == alive.wanted(keepalive.PEER_S)
+
+
+def guest_socket(address):
+    """The application's end of a connection."""
+    found = [o for o in gc.get_objects() if isinstance(o, GuestConnection) and o.transport]
+    socks = [connection.transport.get_extra_info("socket") for connection in found]
+    (sock,) = [sock for sock in socks if sock.getpeername() == address]
+    return sock
+
+
+@needs_ipv6
+async def test_field_case_93_a_client_of_ipv4_is_called_by_its_address():
+    async with backend.running() as server, stage(host="") as s:
+        s.put(pod(server))
+        s.address = ("127.0.0.1", s.address[1])
+        for headers in ({}, {"X-Pad": "x" * 5000}):
+            assert (await s.ask(headers=headers))[0] == 200
+        async with s.get("/v1/whatever") as response:
+            assert response.status == 200
+        assert [c.header("x-forwarded-for") for c in server.seen] == ["127.0.0.1"] * 3
 
 
 async def test_draining_what_was_never_served_ends_it():

@@ -71,6 +71,15 @@ serving.hearth.dev{{ if .Values.noctaya.enabled }},serving.noctaya.io{{ end }}
 {{ if and (eq .Values.backends.guard "policy") (not .Values.rbac.create) }}warn{{ else }}{{ .Values.backends.guard }}{{ end }}
 {{- end -}}
 
+{{- define "hearth.ipFamilies" -}}
+{{- with .Values.ipFamilyPolicy -}}
+ipFamilyPolicy: {{ . }}
+{{ end -}}
+{{- with .Values.ipFamilies -}}
+ipFamilies: {{ toJson . }}
+{{- end -}}
+{{- end -}}
+
 {{- define "hearth.domain" -}}
 {{- required "set gateway.domain: the host name under which the gateway is reached, for example models.example.com" .Values.gateway.domain -}}
 {{- end -}}

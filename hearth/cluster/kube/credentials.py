@@ -3,21 +3,23 @@
 import hashlib
 import logging
 import os
+import socket
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Protocol
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
+import aiohttp
 import anyio
 import yaml
 from kubernetes.aio import config as loaders
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import incluster_config
 
+from hearth import keepalive
 from hearth.cluster import interface
+from hearth.cluster.kube import proxies
 
 _log = logging.getLogger(__name__)
 
@@ -66,14 +68,46 @@ def client(credentials: Credentials, *, connections: int, user_agent: str) -> Ap
     """A pool of at most `connections` (0: any number).  Raises Unconfigured for a bad CA file."""
     configuration = credentials.configuration
     configuration.connection_pool_maxsize = connections
-    # aiohttp asks the environment anew for each request, in a thread, twice: for a proxy and for
-    # a netrc, which would stand beside our own Authorization and fail the request.
-    configuration.client_session_kwargs = {"trust_env": _proxied(configuration.host)}
+    # aiohttp would ask the environment anew for each request, in a thread, twice: for a proxy, of
+    # whose exceptions it knows no ranges, and for a netrc, which would stand beside our own
+    # Authorization and fail the request.
+    configuration.client_session_kwargs = {"trust_env": False}
     try:
         made = ApiClient(configuration)
     except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
         raise Unconfigured(f"the cluster's certificates cannot be used: {error}") from error
     made.user_agent = user_agent
+    rest: Any = made.rest_client
+    rest._create_connector = lambda: aiohttp.TCPConnector(
+        limit=connections, ssl=rest.ssl_context, socket_factory=_socket
+    )
+    if (through := proxy(configuration)) is not None:
+        # Apart from the URL, which an error would show.
+        rest.proxy, rest.proxy_headers = through.url, through.headers
+        if configuration.host.startswith("http:"):  # nothing is tunnelled: the proxy reads it all
+            made.default_headers.update(through.headers)
+    return made
+
+
+def proxy(
+    configuration: Configuration, environ: Mapping[str, str] = os.environ
+) -> proxies.Proxy | None:
+    """Through what the API server is asked: the kubeconfig's word, else the environment's.
+
+    Raises Unconfigured."""
+    try:
+        if configuration.proxy:
+            return proxies.read(configuration.proxy, origin="proxy-url of the kubeconfig")
+        return proxies.find(configuration.host, environ)
+    except proxies.BadProxy as error:
+        raise Unconfigured(str(error)) from error
+
+
+def _socket(address: Any) -> socket.socket:
+    """A watch that hears nothing must notice that the other end is gone."""
+    family, kind, protocol, *_ = address
+    made = socket.socket(family, kind, protocol)
+    keepalive.ask(made, gone_after_s=keepalive.PEER_S)
     return made
 
 
@@ -87,13 +121,6 @@ def fingerprint(configuration: Configuration) -> str:
         except OSError:
             digest.update(b"unreadable")
     return digest.hexdigest()
-
-
-def _proxied(url: str) -> bool:
-    """Whether the environment names a proxy for it."""
-    parts = urlsplit(url)
-    host = parts.netloc.rpartition("@")[2]
-    return parts.scheme in getproxies() and not proxy_bypass(host)
 
 
 def _any_file(files: str) -> bool:

@@ -81,6 +81,9 @@ class Transport:
         self._spread = spread
         self._warned: set[str] = set()
         self._pools = self._open()
+        if (through := credentials.proxy(known.configuration)) is not None:
+            about = {"proxy": through.url, "server": known.configuration.host}
+            _log.info("the API server is asked through a proxy", extra=about)
 
     async def call(self, request: Request) -> Manifest:
         """The JSON object that the server answered; {} for an empty answer.

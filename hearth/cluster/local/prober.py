@@ -12,6 +12,7 @@ from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.health.v1.health_grpc import HealthStub
 from grpclib.health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
+from hearth.api.meta import authority
 from hearth.cluster.local import probes, processes
 
 _REDIRECTS = 10
@@ -58,7 +59,7 @@ async def send(
 
 
 async def _get(action: probes.Http, timeout_s: float, http: aiohttp.ClientSession) -> Result:
-    url = f"{action.scheme}://{action.host}:{action.port}{action.path}"
+    url = f"{action.scheme}://{authority(action.host, action.port)}{action.path}"
     try:
         with anyio.fail_after(timeout_s):
             for _ in range(_REDIRECTS):
@@ -91,9 +92,9 @@ async def _connect(action: probes.Tcp, timeout_s: float) -> Result:
         with anyio.fail_after(timeout_s):
             await (await anyio.connect_tcp(action.host, action.port)).aclose()
     except TimeoutError:
-        return Result(False, f"dial tcp {action.host}:{action.port}: i/o timeout")
+        return Result(False, f"dial tcp {authority(action.host, action.port)}: i/o timeout")
     except OSError as error:
-        return Result(False, f"dial tcp {action.host}:{action.port}: {error}")
+        return Result(False, f"dial tcp {authority(action.host, action.port)}: {error}")
     return Result(True)
 
 

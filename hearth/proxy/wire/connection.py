@@ -77,8 +77,14 @@ class Connection(asyncio.Protocol):
         """The client's, as X-Forwarded-For has it."""
         if not self._peer and self.transport is not None:
             peer = self.transport.get_extra_info("peername")
-            self._peer = str(peer[0]).encode() if peer else b"unknown"
+            self._peer = spelled(peer[0]) if peer else b"unknown"
         return self._peer
+
+
+def spelled(address: str) -> bytes:
+    """A client's address; one of IPv4 as such, also on a socket of both families."""
+    mapped = address.startswith("::ffff:") and "." in address
+    return (address[7:] if mapped else address).encode()
 
 
 def _nowhere(data: bytes) -> None:

@@ -8,7 +8,7 @@ import logging
 from abc import ABC, abstractmethod
 from typing import NoReturn
 
-from hearth.api.meta import ServiceKey
+from hearth.api.meta import ServiceKey, authority
 from hearth.demand import Claim, QueueFull
 from hearth.proxy import admission, faults
 from hearth.proxy.activation import Place
@@ -228,8 +228,7 @@ class Errand(ABC):
 
     def names(self) -> dict[str, str]:
         """What a log line about the endpoint says."""
-        host, port = self._address()
-        return {"service": str(self.key), "endpoint": f"{host}:{port}"}
+        return {"service": str(self.key), "endpoint": authority(*self._address())}
 
     def route(self) -> Route:
         """As it is now.  Raises Problem."""

@@ -103,7 +103,7 @@ def head(request: web.BaseRequest) -> heads.RequestHead:
 async def serve(parts: Parts, request: web.BaseRequest, asked: heads.RequestHead) -> Sent:
     """Answer one request; what goes wrong is told to the client."""
     guest = Guest(request)
-    peer = (request.remote or "unknown").encode()
+    peer = connection.spelled(request.remote or "unknown")
     visit = Visit(parts, guest, asked, peer=peer, scheme=request.scheme.encode())
     guest.visit = visit
     held = bodies.Held(parts.budget)

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from hearth.api.meta import authority
 from hearth.proxy.wire import delivery, heads
 from hearth.proxy.wire.framing import Chunked
 
@@ -104,8 +105,7 @@ class Link(asyncio.Protocol):
         self.heard_at = 0.0
         """When a chunk last went by, on the clock of `splice`."""
         self.address = address
-        host = f"[{address[0]}]" if ":" in address[0] else address[0]
-        self.host = b"%b:%d\r\n" % (host.encode(), address[1])
+        self.host = authority(*address).encode() + b"\r\n"
         """As a Host field ends."""
         self.idle_since = -1.0
         """When it last became idle; negative while it is fresh."""

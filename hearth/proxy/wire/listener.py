@@ -10,7 +10,7 @@ import errno
 import logging
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from hearth.proxy.wire.client_limit import ClientLimit
 from hearth.proxy.wire.nursery import Main
@@ -29,19 +29,19 @@ Make = Callable[[], asyncio.Protocol]
 
 
 class Listener:
-    """The listening sockets of one server."""
+    """The listening sockets of the gateway."""
 
     def __init__(
         self,
-        server: asyncio.Server,
+        servers: Sequence[asyncio.Server],
         make: Make,
         *,
         clients: ClientLimit,
         spawn: Callable[[Main], None],
     ) -> None:
-        """`server` is bound and does not serve yet; `spawn` runs a coroutine."""
+        """`servers`, one or more, are bound and do not serve yet; `spawn` runs a coroutine."""
         self._loop = asyncio.get_running_loop()
-        self._server = server
+        self._servers = servers
         self._make = make
         self._clients = clients
         self._spawn = spawn
@@ -56,15 +56,16 @@ class Listener:
     @property
     def address(self) -> tuple[str, int]:
         """Where it listens, as bound."""
-        name = self._server.sockets[0].getsockname()
+        name = self._servers[0].sockets[0].getsockname()
         return name[0], name[1]
 
     async def start(self) -> None:
         """Begin to accept."""
         if not self._clients.few and type(self._loop).__module__.startswith("uvloop"):
-            await self._server.start_serving()
+            for server in self._servers:
+                await server.start_serving()
             return
-        for bound in self._server.sockets:
+        for bound in [sock for server in self._servers for sock in server.sockets]:
             sock = socket.socket(fileno=os.dup(bound.fileno()))
             sock.listen(BACKLOG)
             sock.setblocking(False)
@@ -82,7 +83,8 @@ class Listener:
         for sock in self._sockets:
             sock.close()
         self._sockets.clear()
-        self._server.close()
+        for server in self._servers:
+            server.close()
 
     def _accept(self, sock: socket.socket) -> None:
         for _ in range(_AT_ONCE):

@@ -8,7 +8,7 @@ import aiohttp
 import anyio
 import msgspec
 
-from hearth.api.meta import ServiceKey
+from hearth.api.meta import ServiceKey, authority
 from hearth.routes import Backend
 
 ASK_AGAIN_S = 10.0
@@ -66,13 +66,11 @@ class ServedNames:
         self._lists[backend.uid] = (self._clock(), names)
 
     async def _ask(self, backend: Backend, authorization: str) -> tuple[str, ...]:
-        host = f"[{backend.host}]" if ":" in backend.host else backend.host
+        url = f"http://{authority(backend.host, backend.port)}/v1/models"
         fields = {"Authorization": authorization} if authorization else {}
         try:
             with anyio.fail_after(_ASK_LIMIT_S):
-                async with self._session.get(
-                    f"http://{host}:{backend.port}/v1/models", headers=fields, allow_redirects=False
-                ) as answer:
+                async with self._session.get(url, headers=fields, allow_redirects=False) as answer:
                     text = await answer.content.read(_LIST_BYTES)
                     while len(text) < _LIST_BYTES and (more := await answer.content.readany()):
                         text += more

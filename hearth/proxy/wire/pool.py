@@ -9,6 +9,8 @@ from typing import Protocol
 import anyio
 import anyio.lowlevel
 
+from hearth import keepalive
+from hearth.api.meta import authority
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.nursery import Main
 from hearth.proxy.wire.sweep import NEVER, Sweep
@@ -225,7 +227,8 @@ class Pool:
     async def _connect_once(self, address: Address) -> Link:
         loop = asyncio.get_running_loop()
         with anyio.fail_after(self._connect_timeout_s):
-            _, link = await loop.create_connection(lambda: Link(self, address), *address)
+            transport, link = await loop.create_connection(lambda: Link(self, address), *address)
+        keepalive.ask(transport.get_extra_info("socket"), gone_after_s=keepalive.PEER_S)
         if link.closing:
             # Taken and closed at once: nothing was sent, as if it had not been taken.
             raise ConnectionResetError
@@ -235,5 +238,5 @@ class Pool:
         now = self._sweep.time()
         if now >= self._log_at:
             self._log_at = now + _LOG_EVERY_S
-            extra = {"endpoint": f"{address[0]}:{address[1]}", "error": str(error)}
+            extra = {"endpoint": authority(*address), "error": str(error)}
             log.error("no file or local port left for an upstream connection", extra=extra)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from hearth.api.meta import authority
 from hearth.proxy import openai
 from hearth.proxy.bodies import Held
 from hearth.proxy.wire.heads import RequestHead
@@ -61,12 +62,10 @@ class Sending:
             value = self.name.encode() if self._form else msgspec.json.encode(self.name)
             pieces = openai.spliced(data, self.spans or (), value)
             size = sum(map(len, pieces))
-        host = f"[{backend.host}]" if ":" in backend.host else backend.host
         length = b"Content-Length: %d\r\n" % size if size or self._line.startswith(b"POST") else b""
-        head = b"%b%b:%d\r\n%b%b\r\n" % (
+        head = b"%b%b\r\n%b%b\r\n" % (
             self._line,
-            host.encode(),
-            backend.port,
+            authority(backend.host, backend.port).encode(),
             self._fields,
             length,
         )

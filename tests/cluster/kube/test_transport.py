@@ -4,13 +4,16 @@ import logging
 import socket
 
 import anyio
+import anyio.abc
 import pytest
 
 import hearth
+from hearth import keepalive
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import (
     AlreadyExists,
+    ClusterError,
     Conflict,
     Expired,
     Forbidden,
@@ -19,7 +22,7 @@ from hearth.cluster.interface import (
     Unavailable,
 )
 from hearth.cluster.kube import credentials
-from tests import hanging
+from tests import alive, hanging
 from tests.cluster.scripted import drop, hang, refuse, reply, reset, watch
 
 PODS = "/api/v1/pods"
@@ -284,18 +287,78 @@ async def test_a_netrc_says_nothing_about_the_cluster(connect, server, tmp_path,
     assert server.seen[0].headers["authorization"] == "Bearer t"
 
 
-@pytest.mark.parametrize("excepted, reached", [("", True), ("cluster.invalid", False)])
-async def test_the_environments_proxy_is_used(
-    connect, server, kubeconfig, monkeypatch, excepted, reached
+@pytest.mark.parametrize(
+    ("url", "excepted", "reached"),
+    [
+        ("http://cluster.invalid:1", "", True),
+        ("http://cluster.invalid:1", "cluster.invalid", False),
+        ("http://192.0.2.1:1", "192.0.3.0/24", True),
+        ("http://192.0.2.1:1", ".svc,192.0.2.0/25", False),
+        ("http://[fd00::1]:1", "fd00::/8", False),
+    ],
+)
+async def test_field_case_92_the_environments_proxy_is_used_where_no_proxy_says_nothing_else(
+    connect, server, kubeconfig, monkeypatch, caplog, url, excepted, reached
 ):
-    monkeypatch.setenv("http_proxy", server.url)
+    caplog.set_level("INFO")
+    monkeypatch.setenv("http_proxy", server.url.replace("//", "//me:secret@"))
     monkeypatch.setenv("no_proxy", excepted)
     server.on("GET", CHAT, always=reply(body=deployment()))
-    known = await credentials.load(kubeconfig=kubeconfig("http://cluster.invalid:1", token="t"))
+    known = await credentials.load(kubeconfig=kubeconfig(url, token="t"))
     cluster = await connect(known, **({} if reached else {"call_s": 0.05}))
     if reached:
         assert await cluster.get(kinds.DEPLOYMENT, "ai", "chat") == deployment()
+        assert server.seen[0].headers["proxy-authorization"] == "Basic bWU6c2VjcmV0"
     else:
-        with pytest.raises(Unavailable):
+        with pytest.raises(ClusterError):  # nobody is there
             await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
     assert bool(server.seen) is reached
+    told = [r for r in caplog.records if r.message == "the API server is asked through a proxy"]
+    assert [(r.proxy, r.server) for r in told] == ([(server.url, url)] if reached else [])
+    assert "secret" not in caplog.text
+
+
+async def test_field_case_92_a_proxy_that_refuses_is_told_without_its_password(
+    connect, kubeconfig, monkeypatch
+):
+    heads = []
+
+    async def refuse_all(stream):
+        async with stream:
+            heads.append((await stream.receive()).decode())
+            await stream.send(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+
+    listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
+    port = listener.extra(anyio.abc.SocketAttribute.local_port)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:secret@127.0.0.1:{port}")
+    known = await credentials.load(kubeconfig=kubeconfig("https://cluster.invalid:1", token="t"))
+    cluster = await connect(known, call_s=5)
+    async with listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, refuse_all)
+        with pytest.raises(Unavailable, match="403") as error:
+            await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
+        tasks.cancel_scope.cancel()
+    assert heads[0].startswith("CONNECT cluster.invalid:1 ")
+    assert "Proxy-Authorization: Basic bWU6c2VjcmV0" in heads[0]
+    assert "secret" not in str(error.value)
+
+
+async def test_field_case_92_a_proxy_of_the_kubeconfig_needs_no_environment(
+    connect, server, kubeconfig
+):
+    server.on("GET", CHAT, always=reply(body=deployment()))
+    known = await credentials.load(kubeconfig=kubeconfig("http://cluster.invalid:1", token="t"))
+    known.configuration.proxy = server.url
+    assert await (await connect(known)).get(kinds.DEPLOYMENT, "ai", "chat") == deployment()
+
+
+async def test_field_case_94_connections_to_the_api_server_are_asked_whether_they_are_alive(
+    connect, server
+):
+    server.on("GET", CHAT, always=reply(body=deployment()))
+    cluster = await connect()
+    await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
+    pool = cluster._transport._pools.calls.rest_client.pool_manager
+    (connections,) = pool.connector._conns.values()
+    sock = connections[0][0].transport.get_extra_info("socket")
+    assert alive.options(sock) == alive.wanted(keepalive.PEER_S)

@@ -1,0 +1,32 @@
+"""TCP's own questions: they keep a silent connection known on its way, and find a lost peer."""
+
+import contextlib
+import socket
+
+FIRST_PROBE_S = 30
+"""Below the two minutes after which the hastiest NATs forget a connection."""
+_INTERVAL_S = 10
+
+PEER_S = 60
+"""For peers of our own kind: engines, the API server, KEDA."""
+CLIENT_S = 300
+"""For clients: one that is asleep for some minutes, or reads nothing, is not gone yet."""
+
+
+def ask(sock: socket.socket, *, gone_after_s: int) -> None:
+    """Probe a silent connection; end it where probes, or data, are not answered for so long.
+
+    Asked of a listening socket, its connections have it from the start.
+    """
+    options = (
+        (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
+        (socket.IPPROTO_TCP, "TCP_KEEPIDLE", FIRST_PROBE_S),
+        (socket.IPPROTO_TCP, "TCP_KEEPINTVL", _INTERVAL_S),
+        (socket.IPPROTO_TCP, "TCP_KEEPCNT", (gone_after_s - FIRST_PROBE_S) // _INTERVAL_S),
+        # In milliseconds; counts for data that a peer's full window holds up, too.
+        (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", gone_after_s * 1000),
+    )
+    with contextlib.suppress(OSError):  # closed already
+        for level, name, value in options:
+            if hasattr(socket, name):
+                sock.setsockopt(level, getattr(socket, name), value)
