@@ -10,6 +10,8 @@ from enum import StrEnum
 
 import msgspec
 
+from hearth.proxy import codings
+
 MIN_RETRY_AFTER_S = 1
 MAX_RETRY_AFTER_S = 59
 """Two widespread SDKs take only less than a minute, and guess where they are told more."""
@@ -117,6 +119,8 @@ class Problem(Exception):
             headers["Retry-After"] = str(self.retry_after_s)
         if self.status == 401:
             headers["WWW-Authenticate"] = 'Bearer realm="hearth"'
+        if self.status == 415:
+            headers["Accept-Encoding"] = ", ".join(codings.NAMES)
         if self.allow is not None:
             headers["Allow"] = self.allow
         return headers

@@ -87,6 +87,12 @@ class Held:
         """A body of `size_bytes` is announced.  Raises Problem (overloaded): there is no room."""
         self._budget.check(size_bytes)
 
+    def replace(self, data: Buffer) -> None:
+        """Hold `data` instead, for which there is room already."""
+        self.data = data
+        self._budget.give(self._taken_bytes - len(data))
+        self._taken_bytes = len(data)
+
     def drop(self) -> None:
         """The body is needed no more.  Idempotent."""
         self.data = b""
@@ -98,12 +104,9 @@ async def read(request: web.BaseRequest, held: Held, *, limit_bytes: int, idle_s
     """Fill `held` with the request's body.
 
     Raises Problem: 413 above the limit, 503 without room, 408 when the client stalls, 400 for a
-    body that is compressed or badly framed.  The sender of `Expect: 100-continue` is told to go
+    body that is badly framed.  The sender of `Expect: 100-continue` is told to go
     on only when nothing known by then speaks against it.
     """
-    encoding = request.headers.get("Content-Encoding", "identity").strip().lower()
-    if encoding not in ("", "identity"):
-        raise faults.compressed()
     length = request.content_length
     if length is not None:
         if length > limit_bytes:

@@ -1,6 +1,7 @@
 """The words for what goes wrong with one request."""
 
 from hearth.api.meta import ServiceKey
+from hearth.proxy import codings
 from hearth.proxy.answers import Code, Problem
 
 
@@ -96,11 +97,18 @@ def too_large(limit_bytes: int) -> Problem:
     )
 
 
-def compressed() -> Problem:
+def unknown_coding(coding: str) -> Problem:
     """415."""
     return Problem(
-        Code.UNSUPPORTED_ENCODING, "Compressed request bodies are not taken; send it plain."
+        Code.UNSUPPORTED_ENCODING,
+        f"The Content-Encoding {coding[:100]!r} is not taken; send the body plain, or in one of"
+        f" {', '.join(codings.NAMES)}.",
     )
+
+
+def undecodable(why: str) -> Problem:
+    """400."""
+    return Problem(Code.INVALID_REQUEST, f"The body is {why}.")
 
 
 def stalled(idle_s: float) -> Problem:

@@ -220,8 +220,9 @@ async def test_a_big_body_for_which_room_runs_out_is_a_503(before):
 async def test_a_compressed_body_is_refused():
     async with stage() as s:
         s.put()
-        status, _, text = await s.ask(b"\x1f\x8b", headers={"Content-Encoding": "gzip"})
+        status, headers, text = await s.ask(b"\x1f\x8b", headers={"Content-Encoding": "br"})
         assert (status, code_of(text)) == (415, "unsupported_encoding")
+        assert headers["Accept-Encoding"] == "gzip, deflate, zstd"
 
 
 async def test_a_body_that_never_comes():

@@ -7,7 +7,10 @@ import pytest
 from hearth.api.meta import ServiceKey
 from hearth.proxy import faults
 
-GIVEN = {"key": ServiceKey("ai", "chat"), "limit": 7, "limit_bytes": 8, "idle_s": 9.0}
+GIVEN = {
+    "key": ServiceKey("ai", "chat"), "limit": 7, "limit_bytes": 8, "idle_s": 9.0,
+    "origin": "https://page.example", "coding": "br", "why": "not gzip",
+}  # fmt: skip
 ALL = [
     f for _, f in inspect.getmembers(faults, inspect.isfunction) if f.__module__ == faults.__name__
 ]

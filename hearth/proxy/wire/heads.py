@@ -101,7 +101,7 @@ class RequestHead:
         """Whether the client waits for a 100 before it sends the body."""
         self.content_type = b""
         self.encoding = b""
-        """Of the body: the first coding that changes it, if any does."""
+        """Of the body: the codings that change it, if any does."""
         self.hops: frozenset[bytes] = frozenset()
         """Fields that `Connection` declares to be for this hop only."""
         self._note(fields)
@@ -141,8 +141,11 @@ class RequestHead:
             elif low == b"connection":
                 self.hops |= _tokens(value)
             elif low == b"content-encoding":
+                coding = value.strip().lower()
                 if self.encoding in (b"", b"identity"):
-                    self.encoding = value.strip().lower()
+                    self.encoding = coding
+                elif coding not in (b"", b"identity"):
+                    self.encoding += b", " + coding
             else:
                 self.expects = self.http11 and value.strip().lower() == b"100-continue"
         if hosts > 1 or (self.http11 and not self.host):

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import anyio
+
 from hearth.demand import DemandTable
 from hearth.proxy.activation import Activation
 from hearth.proxy.balance import Balance
@@ -19,6 +21,8 @@ from hearth.proxy.wire.plans import Plans
 from hearth.proxy.wire.pool import Pool
 from hearth.proxy.wire.sweep import Sweep
 from hearth.routes import RouteTable
+
+_DECODERS = 2
 
 
 class Running(Protocol):
@@ -70,5 +74,9 @@ class Parts:
     """Called when a request or a connection has ended."""
     stopping: bool = False
     """New requests are turned away."""
+    decoders: anyio.CapacityLimiter = field(
+        default_factory=lambda: anyio.CapacityLimiter(_DECODERS)
+    )
+    """Bodies that are decompressed at once: each takes a thread, and memory that is not counted."""
     running: set[Running] = field(default_factory=set)
     fronts: set[Retiring] = field(default_factory=set)

@@ -29,6 +29,8 @@ _REQUEST_DROPS = {
     (authenticated, stream): _HOP
     | _FRAMING
     | _OURS
+    # A body that was compressed is sent on plain.
+    | frozenset((b"content-encoding",))
     | (_SECRETS if authenticated else frozenset())
     # An answer that may follow heartbeats must not be compressed.
     | (frozenset((b"accept-encoding",)) if stream else frozenset())

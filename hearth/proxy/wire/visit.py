@@ -4,7 +4,7 @@ import logging
 
 import anyio.to_thread
 
-from hearth.proxy import auth, faults, openai, paths
+from hearth.proxy import auth, codings, faults, openai, paths
 from hearth.proxy.activation import shutting_down
 from hearth.proxy.answers import Problem
 from hearth.proxy.bodies import Held
@@ -23,6 +23,11 @@ from hearth.routes import Route
 log = logging.getLogger(__name__)
 
 _PASSIVE = paths.Inference()
+_DECODED_AT_ONCE_BYTES = 64 * 1024
+"""Compressed bodies above this are decoded in a worker thread, and so is what becomes larger than
+the next: either takes less than a millisecond."""
+_BECOMES_AT_ONCE_BYTES = 256 * 1024
+_STEP_BYTES = 1 << 20
 
 
 class Visit(Farewell):
@@ -83,8 +88,9 @@ class Visit(Farewell):
         self._plain()
 
     def _plain(self) -> bool:
-        if self._head.encoding not in (b"", b"identity"):
-            raise faults.compressed()
+        coding = self._coding
+        if coding and not codings.known(coding):
+            raise faults.unknown_coding(coding)
         return True
 
     # With the body
@@ -92,6 +98,64 @@ class Visit(Farewell):
     def start(self, held: Held) -> None:
         """Serve the request, now that all of it is here."""
         self._held = held
+        if not self._coding:
+            self._begin(held)
+        elif len(held.data) <= _DECODED_AT_ONCE_BYTES:
+            self._decode_at_once(held)
+        else:
+            self._parts.spawn(self._decode)
+
+    def _decode_at_once(self, held: Held) -> None:
+        """A small body that stays small."""
+        decoding = codings.Decoding(self._coding, held.data)
+        size = len(held.data)
+        try:
+            data = decoding.step(min(_BECOMES_AT_ONCE_BYTES, self._parts.config.body_limit_bytes))
+            if decoding.done:
+                held.grow(size + len(data))
+                held.replace(data)
+        except codings.Undecodable as error:
+            self.fail(faults.undecodable(str(error)))
+        except Problem as problem:
+            self.fail(problem)
+        except Exception:
+            self._failed()
+        else:
+            if decoding.done:
+                self._begin(held)
+            else:
+                # Anew: a decoder that waits for its turn would take memory meanwhile.
+                self._parts.spawn(self._decode)
+
+    async def _decode(self) -> None:
+        """A body is decompressed beside the loop, and counted as it grows."""
+        held = self._held
+        assert held is not None
+        limit_bytes = self._parts.config.body_limit_bytes
+        try:
+            async with self._parts.decoders:
+                decoding = codings.Decoding(self._coding, held.data)
+                size, data = len(held.data), bytearray()
+                while not (self._over or decoding.done):
+                    data += await anyio.to_thread.run_sync(decoding.step, _STEP_BYTES)
+                    if self._over:
+                        return
+                    if len(data) > limit_bytes:
+                        raise faults.too_large(limit_bytes)
+                    held.grow(size + len(data))
+            if self._over:
+                return
+            held.replace(data)
+        except codings.Undecodable as error:
+            self.fail(faults.undecodable(str(error)))
+        except Problem as problem:
+            self.fail(problem)
+        except Exception:
+            self._failed()
+        else:
+            self._begin(held)
+
+    def _begin(self, held: Held) -> None:
         try:
             if self._passive:
                 self._go(openai.Target())
@@ -211,6 +275,12 @@ class Visit(Farewell):
     @property
     def _passive(self) -> bool:
         return self._asked is _PASSIVE
+
+    @property
+    def _coding(self) -> str:
+        """Of the body as it came; empty for none."""
+        coding = self._head.encoding
+        return "" if coding == b"identity" else coding.decode("latin-1")
 
     @property
     def _content_type(self) -> str:

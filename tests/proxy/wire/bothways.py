@@ -345,7 +345,7 @@ def script(seed: int, steps: int = 30) -> list[Step]:
                  b"Origin: https://a\r\n", b"Origin: https://page.example\r\n",
                  b"Expect: 100-continue\r\n",
                  b"Content-Type: multipart/form-data; boundary=b\r\n",
-                 b"Content-Encoding: gzip\r\n", b"X-Forwarded-For: 1.2.3.4\r\n")
+                 b"Content-Encoding: br\r\n", b"X-Forwarded-For: 1.2.3.4\r\n")
             )  # fmt: skip
             if keyed:
                 fields += rng.choice((b"k1", b"k1", b"k2", b"")).join(

@@ -130,6 +130,7 @@ def test_the_same_head_before_another_body():
         ((b"identity",), b"identity"),
         ((b"identity", b"GZip "), b"gzip"),
         ((b"gzip", b"identity"), b"gzip"),
+        ((b"gzip", b"identity", b"zstd"), b"gzip, zstd"),
     ],
 )
 def test_a_coding_that_changes_the_body_is_not_hidden_by_one_that_does_not(values, coding):

@@ -1,12 +1,28 @@
 """What two servers could read differently is refused."""
 
+import gzip
 import json
+import zlib
+from dataclasses import replace
 
 import anyio
 import pytest
 
 from tests.proxy import backend
-from tests.proxy.stage import Raw, pod, stage
+from tests.proxy.stage import (
+    BODY,
+    CHAT,
+    CONFIG,
+    HOST,
+    SHARED,
+    Raw,
+    asleep,
+    code_of,
+    model,
+    pod,
+    stage,
+)
+from tests.proxy.test_codings import zstd
 
 GET = b"GET /v1/models HTTP/1.1\r\n"
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: chat.ai.svc\r\n"
@@ -50,3 +66,136 @@ async def test_what_two_servers_could_read_differently_is_refused_and_the_connec
         code = json.loads(text.partition(b"\r\n\r\n")[2])["error"]["code"]
         assert code == ("headers_too_large" if len(request_) > 10_000 else "invalid_request")
         assert server.seen == []
+
+
+# Compressed bodies
+
+CODERS = {
+    "gzip": gzip.compress,
+    "X-GZip": gzip.compress,
+    "deflate": zlib.compress,
+    "zstd": zstd.compress,
+}
+SIZES = (0, 100_000, 3_000_000)
+"""At once; beside the loop; and read there, too."""
+POST_AS = pytest.mark.parametrize("first", ["", "GET"], ids=["front", "guest"])
+
+
+async def post(s, data: bytes, *fields: str, first: str = "", host: str = HOST, chunked=False):
+    """A request's answer; `first`: what came before on its connection."""
+    framing = f"Content-Length: {len(data)}"
+    if chunked:
+        framing = "Transfer-Encoding: chunked"
+        cut = len(data) // 2 or 1
+        parts = [p for p in (data[:cut], data[cut:]) if p]
+        data = b"".join(b"%x\r\n%b\r\n" % (len(p), p) for p in parts) + b"0\r\n\r\n"
+    lines = [f"POST {CHAT} HTTP/1.1", f"Host: {host}", framing, *fields, "Connection: close"]
+    async with await anyio.connect_tcp(*s.address) as stream:
+        client = Raw(stream)
+        if first:
+            await stream.send(b"GET /none HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            await client.until(b"}}")
+            client.data = b""
+        await stream.send("\r\n".join((*lines, "", "")).encode() + data)
+        head, _, text = (await client.rest()).partition(b"\r\n\r\n")
+    return int(head.split()[1]), text
+
+
+@POST_AS
+@pytest.mark.parametrize("chunked", [False, True], ids=["sized", "chunked"])
+@pytest.mark.parametrize("coding", CODERS)
+async def test_field_case_110_a_compressed_body_is_sent_on_plain(coding, first, chunked):
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        for host in (HOST, SHARED):
+            for size in SIZES:
+                server.seen.clear()
+                body = json.dumps({**model("ai/chat"), "pad": "x" * size}).encode()
+                field = f"Content-Encoding: {coding}"
+                data = CODERS[coding.lower() if coding != "X-GZip" else coding](body)
+                answer = await post(s, data, field, first=first, host=host, chunked=chunked)
+                assert answer[0] == 200
+                (call,) = server.calls()
+                assert call.json == {**model("served"), "pad": "x" * size}
+                assert call.header("Content-Encoding") is None
+                assert call.header("Transfer-Encoding") is None
+                assert call.header("Content-Length") == str(len(call.body))
+        assert s.gateway.held_bytes == 0
+
+
+@POST_AS
+@pytest.mark.parametrize("size", [70_000, 3_000_000])
+@pytest.mark.parametrize("coding", ["gzip", "zstd"])
+async def test_field_case_110_a_bomb_costs_its_limit(coding, size, first):
+    config = replace(CONFIG, body_limit_bytes=size)
+    async with backend.running() as server, stage(config) as s:
+        s.put(pod(server))
+        field = f"Content-Encoding: {coding}"
+        for more in (1, 50_000_000):
+            body = json.dumps(BODY).encode().ljust(size + more)
+            status, text = await post(s, CODERS[coding](body), field, first=first)
+            assert (status, code_of(text)) == (413, "request_too_large")
+            assert s.gateway.held_bytes == 0
+        body = json.dumps(BODY).encode().ljust(size)
+        assert (await post(s, CODERS[coding](body), field, first=first))[0] == 200
+        assert len(server.calls()) == 1
+
+
+@pytest.mark.parametrize("size", [200_000, 3_000_000])
+async def test_field_case_110_what_a_body_becomes_counts_under_the_budget(size):
+    config = replace(CONFIG, held_bytes=size)
+    async with backend.running() as server, stage(config) as s:
+        s.put(pod(server))
+        field = "Content-Encoding: gzip"
+        status, text = await post(s, gzip.compress(json.dumps(BODY).encode().ljust(size)), field)
+        assert (status, code_of(text)) == (503, "overloaded")
+        assert s.gateway.held_bytes == 0
+        fits = gzip.compress(json.dumps(BODY).encode().ljust(size - 5000))
+        assert (await post(s, fits, field))[0] == 200
+        assert asleep(s)
+
+
+@POST_AS
+@pytest.mark.parametrize(
+    ("fields", "data", "status", "words"),
+    [
+        (["Content-Encoding: br"], b"x", 415, "or in one of gzip, deflate, zstd."),
+        (["Content-Encoding: gzip, gzip"], b"x", 415, "'gzip, gzip' is not taken"),
+        (["Content-Encoding: gzip", "Content-Encoding: zstd"], b"x", 415, "'gzip, zstd' is not"),
+        (["Content-Encoding: gzip"], gzip.compress(b"{}")[:-1], 400, "its gzip breaks off"),
+        (["Content-Encoding: gzip"], b'{"model":"chat"}', 400, "not gzip as it should be"),
+        (["Content-Encoding: zstd"], b"x" * 70_000, 400, "not zstd as it should be"),
+        (["Content-Encoding: gzip"], b"", 400, "The body is empty"),
+        (["Content-Encoding: gzip"], gzip.compress(b""), 400, "The body is empty"),
+        (["Content-Encoding: zstd"], zstd.compress(b"[]"), 400, "not a JSON object"),
+        (["Content-Encoding: gzip"], gzip.compress(b"{}") + b"more", 400, "not gzip"),
+    ],
+    ids=range(10),
+)
+async def test_field_case_110_what_cannot_be_read_is_told_and_wakes_nothing(
+    fields, data, status, words, first
+):
+    async with stage() as s:
+        s.put()
+        told, text = await post(s, data, *fields, first=first)
+        assert told == status
+        assert words in json.loads(text)["error"]["message"]
+        assert asleep(s)
+        assert s.gateway.held_bytes == 0
+
+
+async def test_a_client_that_goes_while_its_body_is_decompressed_leaves_nothing():
+    data = gzip.compress(json.dumps(BODY).encode().ljust(60_000_000))
+    head = f"POST {CHAT} HTTP/1.1\r\nHost: {HOST}\r\nContent-Encoding: gzip\r\n"
+    async with stage() as s:
+        s.put()
+        async with await anyio.connect_tcp(*s.address) as stream:
+            await stream.send(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
+            while s.gateway.held_bytes < 2_000_000:
+                await anyio.lowlevel.checkpoint()
+        await s.record.until(1)
+        assert s.record.outcomes == ["client_cancelled"]
+        while s.gateway._parts.decoders.borrowed_tokens:
+            await anyio.lowlevel.checkpoint()
+        assert s.gateway.held_bytes == 0
+        assert asleep(s)
