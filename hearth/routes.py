@@ -92,6 +92,8 @@ class Delay:
     reason: str
     message: str
     """In the cluster's words."""
+    brief: str = ""
+    """Of what kind it is, without those; empty where the reason says as much."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

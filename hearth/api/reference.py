@@ -19,8 +19,8 @@ _CONDITIONS = """\
 | Type | `True` | `False` |
 | --- | --- | --- |
 | `Ready` | A request would be served: `Available`, or `ScaledToZero` while the service sleeps by \
-design. | On the way, with how far it is (`Activating`, `SchedulingDelayed`, `Starting`, \
-`ModelLoading`); or why it is Degraded. |
+design. | On the way, with how far it is (`Activating`, `PodsRefused` by a quota, \
+`SchedulingDelayed`, `Starting`, `ModelLoading`); or why it is Degraded. |
 | `Active` | `Available`: at least one pod serves. | `ScaledToZero`, or the reason of `Ready`. |
 | `Degraded` | The spec is refused, or the backend cannot start; the reason says which. \
 | `Healthy`, `Progressing`, `Inactive`. |

@@ -71,6 +71,10 @@ class Forbidden(ClusterError):
     """Not allowed (RBAC, quota, an admission webhook)."""
 
 
+class Terminating(Forbidden):
+    """The namespace is being deleted: nothing is created there any more, and all goes with it."""
+
+
 class Expired(ClusterError):
     """The watch's version is too old: list again."""
 

@@ -185,13 +185,14 @@ class Activation:
                 Code.OVERLOADED,
                 f"Every replica of {key} was busy for as long as a request may wait; try again.",
             )
-        state = ""
+        state, then = "", "It goes on starting"
         if route is not None:
             delay = admission.delayed(route, brief=self._brief_errors)
             state = delay or f" (it is {route.phase})"
+            then = "It starts once that is over" if delay else then
         return Problem(
             Code.ACTIVATION_TIMEOUT,
-            f"{key} was not ready in time{state}. It goes on starting; try again.",
+            f"{key} was not ready in time{state}. {then}; try again.",
             retry_after_s=self.retry_after_s(key),
         )
 

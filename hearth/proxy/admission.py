@@ -93,6 +93,8 @@ def delayed(route: Route, *, brief: bool) -> str:
     delay = route.delay
     if delay is None:
         return ""
+    if brief and delay.brief:
+        return f": {delay.reason}: {delay.brief}"
     return f": {delay.reason}" if brief else f": {delay.reason}: {delay.message.rstrip('.')}"
 
 

@@ -1,4 +1,4 @@
-"""Say of one pod why it cannot start, and whether waiting on still makes sense."""
+"""Say why a pod cannot start, or none is let in, and whether waiting on still makes sense."""
 
 import datetime
 import re
@@ -18,9 +18,10 @@ OOM_KILLED = "OOMKilled"
 CRASH_LOOP = "CrashLoopBackOff"
 RESTARTING = "ContainerRestarting"
 PROGRESS_DEADLINE = "ProgressDeadlineExceeded"
+PODS_REFUSED = "PodsRefused"
 REASONS = (
     IMAGE_PULL_FAILED, CREATE_CONTAINER_FAILED, OOM_KILLED, CRASH_LOOP, RESTARTING,
-    PROGRESS_DEADLINE,
+    PROGRESS_DEADLINE, PODS_REFUSED,
 )  # fmt: skip
 
 _IMAGE_AT_ONCE = ("InvalidImageName", "ErrImageNeverPull")
@@ -33,6 +34,11 @@ _CANNOT = {
 }
 # Between two tries the kubelet puts this before what it said after the first.
 _BEFORE_THE_NEXT_PULL = re.compile(r'^Back-off pulling image "[^"]*": ErrImagePull: ')
+# What an API server says when it, or a webhook, cannot be asked: no word about the pod.
+_PASSING = re.compile(
+    r"failed calling webhook|[Ii]nternal error|timed? ?out|connection refused|etcdserver"
+    r"|status unknown for quota"
+)
 _BACK_OFF = re.compile(r"back-off ([0-9.hms]+) restarting failed container")
 
 
@@ -46,9 +52,22 @@ class Memory:
     """Containers whose image pull was given up once: its next tries are no fresh start."""
     restarts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Restarts up to when the pod was last Ready: they belong to an earlier activation."""
+    refused_s: float | None = None
+    """When the cluster was first seen to let in no pod at all."""
     inherits: bool = False
     """Whether pods come from another leader's time: he alone saw when they were Ready, so what
     they have restarted counts for nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """Why the cluster lets no pod in (Pod security, a quota, a webhook): the Deployment says it."""
+
+    message: str
+    """In the cluster's words."""
+    brief: str
+    passes: bool
+    """Whether waiting may be all that it takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +79,35 @@ class Verdict:
     """Seconds until a second look decides."""
 
 
-def remember(memory: Memory, pods: list[Manifest], *, now_s: float) -> Memory:
+def refusal(deployment: Manifest | None) -> Refusal | None:
+    """Why the Deployment gets no pods, though it wants some; None where it is not said."""
+    found = deployment or {}
+    said = condition(found, "ReplicaFailure")
+    if said.get("status") != "True" or not (found.get("spec") or {}).get("replicas", 1):
+        return None
+    message = str(said.get("message", ""))
+    if "exceeded quota" in message:
+        return Refusal(message=message, brief="a quota of its namespace is used up", passes=True)
+    passes = _PASSING.search(message) is not None
+    brief = "the cluster refuses its pods"
+    return Refusal(message=message, brief=f"{brief} for now" if passes else brief, passes=passes)
+
+
+def judge_refusal(refused: Refusal | None, memory: Memory, *, now_s: float) -> Verdict:
+    """Whether nothing will come of waiting; `memory` has seen it as it is now."""
+    if refused is None or refused.passes or memory.refused_s is None:
+        return Verdict(failure=None)
+    left_s = memory.refused_s + SECOND_SIGHTING_S - now_s
+    if left_s > 0:
+        return Verdict(failure=None, look_again_s=left_s)
+    return Verdict(
+        failure=Failure(reason=PODS_REFUSED, message=refused.message, brief=refused.brief)
+    )
+
+
+def remember(
+    memory: Memory, pods: list[Manifest], *, now_s: float, refused: Refusal | None = None
+) -> Memory:
     """Memory after another look; of pods that are gone nothing is kept.  `now_s`: monotonic."""
     badly: dict[tuple[str, str], float] = {}
     pulled: set[tuple[str, str]] = set()
@@ -79,7 +126,13 @@ def remember(memory: Memory, pods: list[Manifest], *, now_s: float) -> Memory:
                 pulled.add(key)
             earlier = memory.restarts.get(key, restarted if memory.inherits else 0)
             restarts[key] = restarted if ready else earlier
-    return Memory(created_badly_s=badly, pulled_badly=frozenset(pulled), restarts=restarts)
+    since = now_s if memory.refused_s is None else memory.refused_s
+    return Memory(
+        created_badly_s=badly,
+        pulled_badly=frozenset(pulled),
+        restarts=restarts,
+        refused_s=since if refused else None,
+    )
 
 
 def judge(pod: Manifest, memory: Memory, *, now_s: float) -> Verdict:

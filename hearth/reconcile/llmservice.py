@@ -10,7 +10,7 @@ from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
-from hearth.cluster.interface import Cluster, ClusterError, Conflict, NotFound
+from hearth.cluster.interface import Cluster, ClusterError, Conflict, NotFound, Terminating
 from hearth.demand import DemandTable
 from hearth.reconcile import (
     desired,
@@ -58,6 +58,8 @@ class Reconciler:
         self._site = site
         self._publisher = publisher
         self._wall = wall
+        self._doomed: dict[ServiceKey, str] = {}
+        """Services that go with their namespace, by uid."""
 
     async def reconcile(self, key: ServiceKey) -> float | None:
         """One pass; seconds until another is worth while, though nothing changes.
@@ -66,6 +68,7 @@ class Reconciler:
         """
         found = [reading.read(manifest) for manifest in self._watching.services(key)]
         if not found:
+            self._doomed.pop(key, None)
             self._publisher.forget(key)
             return None
         service, refused = found[0]
@@ -73,10 +76,17 @@ class Reconciler:
             service = desired.first_of(found[0][0], found[1][0])
             refused = next(why for one, why in found if one is service)
         again_s = None
-        if service.metadata.deletion_timestamp:
+        uid = service.metadata.uid
+        if service.metadata.deletion_timestamp or self._doomed.get(key) == uid:
             self._publisher.forget(key)  # its objects go with it
         else:
-            again_s = await self._serve(service, refused)
+            try:
+                again_s = await self._serve(service, refused)
+            except Terminating:
+                # It has no deletion timestamp yet: the namespace's objects go in no order.
+                self._doomed[key] = uid
+                self._publisher.forget(key)
+                logger.info("namespace goes", extra={"service": str(key)})
         # Last: that one of them cannot be written to is no harm to the other.
         for other, _ in found:
             if other is not service:

@@ -16,6 +16,7 @@ class Stage(StrEnum):
     """How far the pod is that is furthest; the value is the reason of the Ready condition."""
 
     NONE = "Activating"
+    REFUSED = failures.PODS_REFUSED
     UNSCHEDULED = "SchedulingDelayed"
     STARTING = "Starting"
     LOADING = "ModelLoading"
@@ -35,6 +36,10 @@ class Facts:
     stage: Stage = Stage.NONE
     message: str = ""
     """What the cluster says about the stage."""
+    brief: str = ""
+    """The same without the cluster's words, for whoever may not read those."""
+    advice: tuple[str, ...] = ()
+    """What is not as meant, though pods are there."""
     pods: int = 0
     """That are not going away."""
     ready: int = 0
@@ -59,25 +64,40 @@ def observe(
     an empty one.  `now_s` is on the monotonic clock.
     """
     live = sorted(filter(_is_live, pods), key=_age)
-    memory = failures.remember(memory, live, now_s=now_s)
+    beside = failures.refusal(deployment)
+    refused = None if live else beside
+    memory = failures.remember(memory, live, now_s=now_s, refused=refused)
+    turned_away = failures.judge_refusal(refused, memory, now_s=now_s)
     verdicts = [failures.judge(pod, memory, now_s=now_s) for pod in live]
     stages = [_stage(pod) for pod in live]
-    stage = max(stages, key=_ORDER.index, default=Stage.NONE)
+    none = Stage.REFUSED if refused is not None and refused.passes else Stage.NONE
+    stage = max(stages, key=_ORDER.index, default=none)
     replicas = ((deployment or {}).get("spec") or {}).get("replicas", 0)
     ready = stages.count(Stage.READY)
     failure = None
     if not ready:
-        failure = _worst(live, verdicts) or _deadline(deployment, replicas)
-    message = _message(stage, live[stages.index(stage)]) if live else _why_no_pods(deployment)
+        failure = (
+            _worst(live, verdicts)
+            or turned_away.failure
+            # A quota may be over at any time: as long as it is said, that is what is waited for.
+            or (None if refused else _deadline(deployment, replicas))
+        )
+    message = refused.message if refused is not None else ""
+    if live:
+        message = _message(stage, live[stages.index(stage)])
     return Facts(
         backends=tuple(_backend(pod) for pod in live if pod["status"].get("podIP")),
         failure=failure,
         stage=stage,
         message=message,
+        brief=refused.brief if refused is not None else "",
+        advice=(f"the cluster lets no more pods in: {beside.message}",) if live and beside else (),
         pods=len(live),
         ready=ready,
         replicas=replicas,
-        look_again_s=min((v.look_again_s for v in verdicts if v.look_again_s), default=None),
+        look_again_s=min(
+            (v.look_again_s for v in (*verdicts, turned_away) if v.look_again_s), default=None
+        ),
         memory=memory,
     )
 
@@ -143,12 +163,6 @@ def _message(stage: Stage, pod: Manifest) -> str:
             return "" if reason == "ContainerCreating" else str(waiting.get("message", reason))
         case _:
             return ""
-
-
-def _why_no_pods(deployment: Manifest | None) -> str:
-    """A quota or a webhook may refuse every pod; only the Deployment tells."""
-    said = failures.condition(deployment or {}, "ReplicaFailure")
-    return str(said.get("message", "")) if said.get("status") == "True" else ""
 
 
 def _backend(pod: Manifest) -> Backend:

@@ -148,8 +148,9 @@ class Publisher:
         listens = self._connected(service.key) if scaled_object and not paused else True
         shared = self._shared_refusal(service.key.namespace)
         outdated = self._watching.schemas.outdated(service.group)
+        facts = self._observe(service, backend)
         return status.Seen(
-            facts=self._observe(service, backend),
+            facts=facts,
             demand=self._demand.demand(service.key),
             autoscaling=status.autoscaling(
                 scaled_object,
@@ -163,6 +164,7 @@ class Publisher:
             advice=(
                 *decided.advice,
                 *ownership.advice(service, backend.strangers),
+                *facts.advice,
                 *((shared.message,) if shared else ()),
                 *((outdated.advice,) if outdated and outdated.advice else ()),
             ),

@@ -114,10 +114,10 @@ def _delay(facts: Facts, phase: str) -> Delay | None:
 
     A container that cannot be started is a failure a moment later, and told as that.
     """
-    lasting = facts.stage in (Stage.NONE, Stage.UNSCHEDULED)
+    lasting = facts.stage in (Stage.NONE, Stage.REFUSED, Stage.UNSCHEDULED)
     if phase not in ("Pending", "Loading") or not lasting or not facts.message:
         return None
-    return Delay(reason=facts.stage.value, message=facts.message)
+    return Delay(reason=facts.stage.value, message=facts.message, brief=facts.brief)
 
 
 def _options(service: LLMService, known: Route | None) -> Options:

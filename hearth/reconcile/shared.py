@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from hearth.api.meta import ServiceKey, key_of
 from hearth.cluster import kinds
-from hearth.cluster.interface import Cluster, NotFound
+from hearth.cluster.interface import Cluster, NotFound, Terminating
 from hearth.reconcile import desired, plan, refusal, writing
 from hearth.reconcile.site import Site
 from hearth.reconcile.watching import Watching
@@ -60,5 +60,6 @@ class SharedEndpoints:
                 self._refusals[namespace] = planned.refusal
             for service in services:
                 self._changed(key_of(service))
-        await writing.carry_out(self._cluster, planned.writes)
+        with contextlib.suppress(Terminating):
+            await writing.carry_out(self._cluster, planned.writes)
         return refusal.RETRY_S if planned.refusal is not None else None

@@ -177,7 +177,7 @@ def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:
     | a Ready pod                  | Ready        | True, Available         | False, Healthy    |
     | a failure                    | Degraded     | False, its reason       | True, its reason  |
     | pods                         | Loading      | False, how far they are | as it was         |
-    | no pods, some wanted         | Pending      | False, Activating       | as it was         |
+    | no pods, some wanted         | Pending      | False, how far it is    | as it was         |
     | no pods, none wanted         | ScaledToZero | True, ScaledToZero      | False, Inactive   |
 
     (A failure is there only while no pod is Ready.)  Helm's `--wait`, Flux and `kubectl wait` go
@@ -196,7 +196,7 @@ def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:
     if facts.pods:
         return "Loading", Said("False", facts.stage.value, facts.message), _as_it_was(service)
     if seen.demand or service.spec.scaling.min or facts.replicas:
-        return "Pending", Said("False", Stage.NONE.value, facts.message), _as_it_was(service)
+        return "Pending", Said("False", facts.stage.value, facts.message), _as_it_was(service)
     return "ScaledToZero", Said("True", "ScaledToZero"), Said("False", "Inactive")
 
 

@@ -43,7 +43,7 @@ def _progress(
     old: Mapping[str, Condition],
     ready: Condition,
 ) -> Iterable[Transition]:
-    delayed = ready.reason == Stage.UNSCHEDULED
+    delayed = ready.reason in (Stage.UNSCHEDULED, Stage.REFUSED)
     if before.phase == after.phase and not (delayed and _moved(old, ready)):
         return
     sentence = {

@@ -12,6 +12,7 @@ from hearth.cluster.interface import (
     Conflict,
     Forbidden,
     Invalid,
+    Terminating,
 )
 from hearth.reconcile.plan import Apply, ApplyReplicas, Create, Delete, Write
 
@@ -28,12 +29,14 @@ async def carry_out(cluster: Cluster, writes: Iterable[Write]) -> list[Manifest]
     """One after the other, in order; each may be repeated.  Returns what stands there now.
 
     Raises ClusterError at the first that fails: Conflict means that what was decided on is no
-    longer so, and that another pass decides anew.
+    longer so, and that another pass decides anew; Terminating, that all will be gone.
     """
     stored: list[Manifest] = []
     for write in writes:
         try:
             stored.extend(await _carry_out(cluster, write))
+        except Terminating:
+            raise
         except (Invalid, Forbidden) as error:
             about = write.main if isinstance(write, ApplyReplicas) else write.manifest
             raise Rejected(about, error) from error

@@ -1,14 +1,17 @@
 """Every adapter of `interface.Cluster`, as the contract suite wants to see it."""
 
 import itertools
+import subprocess
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
 from hearth.cluster.interface import Cluster
 from hearth.cluster.kube import cluster as kube
 from hearth.cluster.local.cluster import LocalCluster
+from tests import hanging
 from tests.cluster import envtest
 
 
@@ -25,6 +28,8 @@ class World:
     """Whether something deletes what an owner owned (a bare API server does not)."""
 
 
+ROOT = Path(__file__).parents[2]
+DEFINITIONS = sorted((ROOT / "charts" / "hearth" / "files" / "crds").glob("*.yaml"))
 HISTORY = 32
 _NUMBERS = itertools.count()
 
@@ -76,3 +81,20 @@ def cluster(world) -> Cluster:
 @pytest.fixture
 def namespace(world) -> str:
     return world.namespace
+
+
+@pytest.fixture(scope="module")
+def defined(apiserver):
+    """A server that has the chart's definitions."""
+
+    def kubectl(*words: str) -> None:
+        subprocess.run(
+            [apiserver.assets / "kubectl", "--kubeconfig", apiserver.kubeconfig(), *words],
+            check=True, capture_output=True,
+        )  # fmt: skip
+
+    files = [word for path in DEFINITIONS for word in ("-f", str(path))]
+    kubectl("apply", "--server-side", *files)
+    kubectl("wait", "--for=condition=Established", f"--timeout={hanging.duration(60)}", *files)
+    yield apiserver
+    kubectl("delete", *files)

@@ -41,17 +41,22 @@ class ApiServer:
 
     @contextmanager
     def collecting(self) -> Iterator[None]:
-        """Run the garbage collector.
+        """Run the garbage collector."""
+        with self.controlling("garbage-collector-controller"):
+            yield
+
+    @contextmanager
+    def controlling(self, *controllers: str) -> Iterator[None]:
+        """Run some of Kubernetes' own controllers.
 
         Not from the start: `compact` makes watches end, and the collector's own may then stay
         blind for minutes.
         """
         command: list[str | Path] = [
             self.assets / "kube-controller-manager", "--kubeconfig", self.kubeconfig(),
-            "--controllers", "garbage-collector-controller", "--leader-elect=false",
-            "--secure-port", "0",
+            "--controllers", ",".join(controllers), "--leader-elect=false", "--secure-port", "0",
         ]  # fmt: skip
-        with _running(command, self.folder / "collector.log"):
+        with _running(command, self.folder / "controllers.log"):
             yield
 
     def kubeconfig(self, token: str = ADMIN) -> str:

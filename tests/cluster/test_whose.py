@@ -3,22 +3,16 @@
 The reconciler runs pass by pass over a real API server, and over the store of one machine.
 """
 
-import subprocess
-from pathlib import Path
-
 import pytest
 import pytest_asyncio
 
 from hearth import names
 from hearth.cluster import kinds
 from hearth.cluster.kube import cluster as kube
-from tests import hanging
 from tests.reconcile import builders, shell
 from tests.reconcile.builders import merged
 from tests.reconcile.shell import HEARTH, KEY, controlled_by
 
-ROOT = Path(__file__).parents[2]
-DEFINITIONS = sorted((ROOT / "charts" / "hearth" / "files" / "crds").glob("*.yaml"))
 MADE = [*shell.OWNED, kinds.REPLICA_SET, kinds.POD, kinds.llm_service(HEARTH)]
 OTHER_MODEL = {
     "model": {"source": {"uri": "hf://org/another"}},
@@ -28,21 +22,9 @@ OTHER_MODEL = {
 
 
 @pytest.fixture(scope="module")
-def defined(apiserver):
-    """A server that has the chart's definitions, and the namespace `ai`."""
-
-    def kubectl(*words: str) -> None:
-        subprocess.run(
-            [apiserver.assets / "kubectl", "--kubeconfig", apiserver.kubeconfig(), *words],
-            check=True, capture_output=True,
-        )  # fmt: skip
-
-    files = [word for path in DEFINITIONS for word in ("-f", str(path))]
-    kubectl("apply", "--server-side", *files)
-    kubectl("wait", "--for=condition=Established", f"--timeout={hanging.duration(60)}", *files)
-    kubectl("create", "namespace", KEY.namespace)
-    yield apiserver
-    kubectl("delete", *files)
+async def in_ai(defined):
+    await defined.create_namespace(KEY.namespace)
+    return defined
 
 
 class Cluster:
@@ -118,7 +100,7 @@ async def one(request):
     if request.param == "local":
         yield Cluster(None, chained=False)
         return
-    server = request.getfixturevalue("defined")
+    server = request.getfixturevalue("in_ai")
     async with await kube.connect(kubeconfig=server.kubeconfig()) as cluster:
         made = Cluster(cluster, chained=True)
         yield made

@@ -207,7 +207,7 @@ def test_who_waited_too_long_hears_what_it_waited_for():
     w.put("p", ready=False, phase="Loading")
     assert "was not ready in time (it is Loading). It" in w.activation.late(KEY).message
     w.put("p", ready=False, delay=Delay(reason="SchedulingDelayed", message="no node."))
-    assert "in time: SchedulingDelayed: no node. It" in w.activation.late(KEY).message
+    assert "in time: SchedulingDelayed: no node. It starts once" in w.activation.late(KEY).message
     w.put("p", max_in_flight=1)
     assert w.activation.late(KEY).code is Code.OVERLOADED
 
@@ -216,6 +216,9 @@ def test_who_may_not_read_the_cluster_s_words_hears_the_kind():
     w = World(brief_errors=True)
     w.put("p", ready=False, delay=Delay(reason="SchedulingDelayed", message="no node."))
     assert "in time: SchedulingDelayed. It" in w.activation.late(KEY).message
+    quota = Delay(reason="PodsRefused", message="quota q", brief="a quota is used up")
+    w.put("p", ready=False, delay=quota)
+    assert "in time: PodsRefused: a quota is used up. It starts" in w.activation.late(KEY).message
     w.put(failure=Failure(reason="OOMKilled", message="secret"))
     with pytest.raises(Problem, match=r"cannot start: OOMKilled\. The service's status"):
         w.activation.join(KEY, Waiter(w, "a", w.activation.ticket()))

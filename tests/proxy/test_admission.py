@@ -87,6 +87,11 @@ MORE = "The service's status says more: kubectl -n ai describe llmservice chat"
             "ai/chat is starting: SchedulingDelayed: 0/3 nodes are available; try again in 7 s.",
             "ai/chat is starting: SchedulingDelayed; try again in 7 s.",
         ),
+        (
+            {"cold_start": R, "delay": replace(DELAY, brief="no node")},
+            "ai/chat is starting: SchedulingDelayed: 0/3 nodes are available; try again in 7 s.",
+            "ai/chat is starting: SchedulingDelayed: no node; try again in 7 s.",
+        ),
     ],
 )
 def test_the_reason_is_told(fields, full, brief):

@@ -4,7 +4,7 @@ import pytest
 
 from hearth import names
 from hearth.cluster import kinds
-from hearth.cluster.interface import Forbidden, Invalid, NotFound, Unavailable
+from hearth.cluster.interface import Forbidden, Invalid, NotFound, Terminating, Unavailable
 from hearth.routes import ColdStart, KeyRef
 from tests.reconcile.shell import ALL, HEARTH, KEY, NOCTAYA, World
 
@@ -256,6 +256,55 @@ async def test_what_the_cluster_refuses_becomes_a_condition(world, error):
     await world.look()
     assert (await world.conditions())["Degraded"] == ("False", "Inactive")
     assert await world.objects() == ALL
+
+
+async def test_field_case_136_what_cannot_be_created_any_more_is_deleted(world):
+    await world.runtime()
+    service = await world.user("LLMService")
+    await world.look()
+    world.demand.renew_lease(KEY, seconds=60)
+    await world.cluster.delete(await world.cluster.get(kinds.DEPLOYMENT, *KEY))
+    world.cluster.answers[("apply", "Deployment")] = Terminating("it is being terminated")
+    await world.look()
+    assert KEY not in world.routes and list(world.demand.rows()) == []
+    world.cluster.written.clear()
+    await world.look()
+    assert world.cluster.written == [] and KEY not in world.routes
+    # Whatever bears the name later, in a namespace made anew, is another service.
+    await world.cluster.delete(service)
+    world.cluster.answers.clear()
+    await world.user("LLMService")
+    await world.look()
+    assert KEY in world.routes and await world.objects() == ALL
+
+
+async def test_field_case_143_nobody_is_answered_by_the_one_after(world):
+    """Who waits for one that was recreated between two looks hears that it was deleted."""
+    await world.runtime()
+    service = await world.user("LLMService")
+    await world.look()
+    world.demand.renew_lease(KEY, seconds=60)
+    told = []
+    world.routes.listen(lambda key: told.append(world.routes.find(key)))
+    await world.cluster.delete(service)
+    await world.user("LLMService")
+    await world.look()
+    assert told[0] is None
+    assert world.routes.find(KEY).uid != service["metadata"]["uid"]
+    assert list(world.demand.rows()) == []
+
+
+async def test_field_case_143_nor_where_the_one_after_cannot_be_looked_at(world):
+    await world.runtime()
+    service = await world.user("LLMService")
+    await world.look()
+    await world.cluster.delete(service)
+    locked = {**PLAIN, "endpoint": {"authentication": {"secretRef": {"name": "s", "key": "k"}}}}
+    await world.user("LLMService", spec=locked)
+    world.cluster.answers[("get", "Deployment")] = Unavailable()
+    with pytest.raises(Unavailable):
+        await world.look()
+    assert world.routes.find(KEY).authentication is not None
 
 
 async def test_of_what_is_refused_the_condition_names_the_object(world):

@@ -242,10 +242,90 @@ def test_the_deployment_s_deadline(of: Manifest, pods: list[Manifest], expected:
     assert failure is None or (failure.brief and "too slow" not in failure.brief)
 
 
-@pytest.mark.parametrize(("status", "message"), [("True", "exceeded quota"), ("False", "")])
-def test_why_there_are_no_pods(status: str, message: str):
-    of = deployment(1, type="ReplicaFailure", status=status, message="exceeded quota")
-    assert observe(deployment=of).message == message
+QUOTA = (
+    'pods "chat-5d9-x2x9z" is forbidden: exceeded quota: small, requested: limits.cpu=4,'
+    " used: limits.cpu=0, limited: limits.cpu=2"
+)
+SECURITY = (
+    'pods "chat-5d9-x2x9z" is forbidden: violates PodSecurity "restricted:latest":'
+    " allowPrivilegeEscalation != false"
+)
+UNLIMITED = (
+    'pods "chat-5d9-x2x9z" is forbidden: failed quota: small: must specify limits.cpu for: serving'
+)
+DENIED = 'admission webhook "policy.example.com" denied the request: no team'
+AWAY = (
+    'Internal error occurred: failed calling webhook "policy.example.com": Post "https://x": dial'
+    " tcp 10.0.0.1:443: connect: connection refused"
+)
+
+
+def refused(message: str, replicas: int = 1, status: str = "True") -> Manifest:
+    return deployment(
+        replicas, type="ReplicaFailure", reason="FailedCreate", status=status, message=message
+    )
+
+
+@pytest.mark.parametrize(
+    ("of", "stage", "failure"),
+    [
+        (refused(SECURITY), "Activating", SECURITY),
+        (refused(UNLIMITED), "Activating", UNLIMITED),  # no waiting mends that
+        (refused(DENIED), "Activating", DENIED),
+        (refused(QUOTA), "PodsRefused", None),
+        (refused(AWAY), "PodsRefused", None),
+    ],
+)
+def test_field_case_96_and_137_every_pod_is_refused(of: Manifest, stage: str, failure: str | None):
+    first = observe(deployment=of, now_s=100.0)
+    assert (first.failure, first.stage.value) == (None, stage)
+    assert first.message == of["status"]["conditions"][0]["message"]
+    assert first.look_again_s == (3.0 if failure else None)
+    assert observe(deployment=of, memory=first.memory, now_s=102.0).failure is None
+    later = observe(deployment=of, memory=first.memory, now_s=103.0)
+    assert (later.failure.message if later.failure else None) == failure
+    if later.failure:
+        assert later.failure.reason == "PodsRefused" and "cluster refuses" in later.failure.brief
+        assert later.look_again_s is None
+    else:
+        assert first.brief
+
+
+@pytest.mark.parametrize(
+    ("of", "pods"),
+    [
+        (refused(SECURITY, status="False"), []),
+        (refused(SECURITY, replicas=0), []),
+        (refused(SECURITY), [pod()]),
+        (None, []),
+    ],
+)
+def test_field_case_96_is_not_for_what_wants_none_or_has_one(
+    of: Manifest | None, pods: list[Manifest]
+):
+    first = observe(*pods, deployment=of)
+    assert first.memory.refused_s is None and first.look_again_s is None
+    assert observe(*pods, deployment=of, memory=first.memory, now_s=200.0).failure is None
+
+
+def test_field_case_96_an_attempt_has_its_own_seconds():
+    first = observe(deployment=refused(SECURITY), now_s=100.0)
+    slept = observe(deployment=refused(SECURITY, replicas=0), memory=first.memory, now_s=101.0)
+    again = observe(deployment=refused(SECURITY), memory=slept.memory, now_s=200.0)
+    assert (again.failure, again.look_again_s) == (None, 3.0)
+
+
+def test_field_case_137_a_quota_is_no_missed_deadline():
+    of = refused(QUOTA)
+    of["status"]["conditions"].append({"type": "Progressing", **DEADLINE, "status": "False"})
+    assert observe(deployment=of).failure is None
+
+
+def test_field_case_96_of_more_pods_that_are_refused_there_is_advice():
+    assert observe(pod(ready=True), deployment=refused(QUOTA, replicas=3)).advice == (
+        f"the cluster lets no more pods in: {QUOTA}",
+    )
+    assert observe(pod(ready=True), deployment=deployment(1, type="Progressing")).advice == ()
 
 
 def test_when_to_look_again():

@@ -3,6 +3,7 @@
 import pytest
 
 from hearth.cluster import kinds
+from hearth.cluster.interface import Terminating
 from tests.reconcile.shell import KEY, NOCTAYA, World
 
 
@@ -66,3 +67,10 @@ async def test_a_foreign_one_is_left_alone_and_each_service_warned(world):
     assert await look(world) is None
     await world.look()
     assert "Warning" not in await world.conditions()
+
+
+async def test_field_case_136_in_a_namespace_that_goes_there_is_nothing_to_do(world):
+    await world.runtime()
+    await world.user("LLMService")
+    world.cluster.answers[("apply", "Service")] = Terminating("it is being terminated")
+    assert await look(world) is None

@@ -16,6 +16,8 @@ REFUSED = routes.Refusal(reason="Render", message="spec.x: no")
 BROKEN = pod(waiting={"reason": "ImagePullBackOff", "message": "denied"})
 IDLE = {"spec": {"replicas": 0}}
 WANTED = {"spec": {"replicas": 1}}
+QUOTA = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: q"}
+NO_ROOM = {"spec": {"replicas": 1}, "status": {"conditions": [QUOTA]}}
 
 
 def seen(*pods: Manifest, demand: int = 0, deployment: Manifest = IDLE, **more: object) -> Seen:
@@ -71,6 +73,9 @@ PROGRESSING = ("False", "Progressing", "")
         (seen(demand=1), 0, "Pending", ("False", "Activating", ""), PROGRESSING),
         (seen(), 1, "Pending", ("False", "Activating", ""), PROGRESSING),
         (seen(deployment=WANTED), 0, "Pending", ("False", "Activating", ""), PROGRESSING),
+        # None is let in, which may pass.
+        (seen(deployment=NO_ROOM), 0, "Pending",
+         ("False", "PodsRefused", "exceeded quota: q"), PROGRESSING),
         # Pods, none ready, with or without demand.
         (seen(UNSCHEDULED, demand=1), 0, "Loading",
          ("False", "SchedulingDelayed", "no node is free"), PROGRESSING),

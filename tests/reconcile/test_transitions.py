@@ -28,6 +28,12 @@ def unscheduled(message: str = "no node is free") -> Manifest:
     return pod(conditions=[{"type": "PodScheduled", "status": "False", "message": message}])
 
 
+NO_ROOM = {
+    "spec": {"replicas": 1},
+    "status": {
+        "conditions": [{"type": "ReplicaFailure", "status": "True", "message": "exceeded quota: q"}]
+    },
+}
 ASLEEP = state()
 PENDING = state(demand=1)
 STARTING = state(pod())
@@ -37,6 +43,11 @@ READY = state(pod(ready=True))
 BROKEN = state(pod(waiting={"reason": "ImagePullBackOff", "message": "denied"}))
 TRYING = state(pod(running=True), after=BROKEN)
 REFUSED = state(refusal=routes.Refusal(reason="Render", message="spec.x: no"))
+QUOTA = status.summarize(
+    service(),
+    Seen(facts=observe(deployment=NO_ROOM), demand=1, autoscaling=APPLIED, runtime="r"),
+    wall=WALL,
+)
 NO_KEDA = state(autoscaling=Said("False", "KEDAMissing", "no kind"))
 WAITING = state(autoscaling=Said("Unknown", "Progressing"))
 ADVISED = state(advice=("raise it",))
@@ -55,6 +66,8 @@ ADVISED_ELSE = state(advice=("lower it",))
         (STARTING, DELAYED, [("Warning", "SchedulingDelayed", "no node is free")]),
         (DELAYED, state(unscheduled("still none")), []),
         (LOADING, READY, [("Normal", "Available", "the backend is ready with 1 replica(s)")]),
+        (PENDING, QUOTA, [("Warning", "PodsRefused", "exceeded quota: q")]),
+        (QUOTA, QUOTA, []),
         (STARTING, BROKEN, [("Warning", "ImagePullFailed", "container serving: denied")]),
         (BROKEN, TRYING, []),
         (

@@ -5,7 +5,7 @@ import pytest
 from hearth import names
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
-from hearth.cluster.interface import Conflict, NotFound
+from hearth.cluster.interface import Conflict, NotFound, Terminating
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.reconcile import plan, writing
 from tests.reconcile.builders import render, runtime, service
@@ -73,3 +73,12 @@ async def test_what_is_no_longer_wanted_goes(cluster):
     await writing.carry_out(cluster, [plan.Delete(found)])
     with pytest.raises(NotFound):
         await cluster.get(kinds.SCALED_OBJECT, "ai", "chat")
+
+
+async def test_field_case_136_a_namespace_that_goes_is_no_refusal_of_an_object():
+    class Going(LocalCluster):
+        async def apply(self, manifest, *, manager, force=True):
+            raise Terminating("it is being terminated")
+
+    with pytest.raises(Terminating):
+        await writing.carry_out(Going(), [plan.Apply({})])

@@ -18,6 +18,7 @@ _PASSING = re.compile(
     r"etcd|time[d]?\s?out|leader changed|connection (refused|reset)|EOF|failed calling webhook",
     re.I,
 )
+_TERMINATING = "because it is being terminated"
 _LONGEST_EXCERPT = 200
 
 
@@ -43,6 +44,7 @@ def of_status(
     """The error that a Status object stands for, also one that came inside a watch.
 
     | code | error |
+    | 403 / of a namespace that is being deleted | Forbidden / Terminating |
     | 401, 405, 429, 5xx, anything else | Unavailable |
     | 404 without a name in its details | KindMissing: the path itself is not served |
     | 409 / with reason AlreadyExists | Conflict / AlreadyExists |
@@ -58,6 +60,8 @@ def of_status(
     if _from_the_future(details):
         return interface.Expired(message)
     match code:
+        case 403 if _names(details, "NamespaceTerminating") or _TERMINATING in message:
+            return interface.Terminating(message)
         case 403:
             return interface.Forbidden(message)
         case 404 if details.get("name"):
@@ -99,9 +103,11 @@ def _excerpt(code: int, body: bytes, found: Manifest | None) -> str:
 
 
 def _from_the_future(details: Manifest) -> bool:
-    return any(
-        cause.get("reason") == "ResourceVersionTooLarge" for cause in details.get("causes") or ()
-    )
+    return _names(details, "ResourceVersionTooLarge")
+
+
+def _names(details: Manifest, cause: str) -> bool:
+    return any(one.get("reason") == cause for one in details.get("causes") or ())
 
 
 def _only_uid(details: Manifest) -> bool:

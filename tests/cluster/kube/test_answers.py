@@ -9,6 +9,7 @@ from hearth.cluster.interface import (
     Invalid,
     KindMissing,
     NotFound,
+    Terminating,
     Unavailable,
 )
 from hearth.cluster.kube import answers
@@ -19,6 +20,7 @@ UNDECLARED = (
     " .spec.foo: field not declared in schema"
 )
 UID = {"causes": [{"field": "metadata.uid", "message": "field is immutable"}]}
+GOES = {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]}
 MORE = {"causes": [{"field": "metadata.uid"}, {"field": "spec.selector"}]}
 FUTURE = {"causes": [{"reason": "ResourceVersionTooLarge"}]}
 
@@ -32,6 +34,8 @@ FUTURE = {"causes": [{"reason": "ResourceVersionTooLarge"}]}
         (status(403, "Forbidden", "exceeded quota: gpus"), Forbidden, False),
         (status(403, "Forbidden", "unable to create: namespace is being terminated"), Forbidden,
          False),
+        (status(403, "Forbidden", "x because it is being terminated"), Terminating, False),
+        (status(403, "Forbidden", "unable to create", **GOES), Terminating, False),
         (status(403, "Forbidden", 'admission webhook "x" denied the request'), Forbidden, False),
         (status(404, "NotFound", name="chat"), NotFound, False),
         (status(404, "NotFound"), KindMissing, False),
