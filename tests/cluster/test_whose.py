@@ -3,6 +3,7 @@
 The reconciler runs pass by pass over a real API server, and over the store of one machine.
 """
 
+import anyio
 import pytest
 import pytest_asyncio
 
@@ -22,8 +23,8 @@ OTHER_MODEL = {
 
 
 @pytest.fixture(scope="module")
-async def in_ai(defined):
-    await defined.create_namespace(KEY.namespace)
+def in_ai(defined):
+    anyio.run(defined.create_namespace, KEY.namespace)
     return defined
 
 
