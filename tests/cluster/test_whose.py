@@ -3,7 +3,8 @@
 The reconciler runs pass by pass over a real API server, and over the store of one machine.
 """
 
-import anyio
+import subprocess
+
 import pytest
 import pytest_asyncio
 
@@ -24,7 +25,8 @@ OTHER_MODEL = {
 
 @pytest.fixture(scope="module")
 def in_ai(defined):
-    anyio.run(defined.create_namespace, KEY.namespace)
+    kubectl = [defined.assets / "kubectl", "--kubeconfig", defined.kubeconfig()]
+    subprocess.run([*kubectl, "create", "namespace", KEY.namespace], check=True)
     return defined
 
 
