@@ -19,6 +19,7 @@ from hearth.cluster.interface import ClusterError
 from hearth.cluster.kube import cluster as kube
 from hearth.cluster.kube.credentials import Unconfigured
 from hearth.cluster.leader import Leader, Leadership
+from hearth.leaseowner import LeaseOwner
 from hearth.role import Role
 from hearth.settings import ClusterSettings
 
@@ -55,6 +56,11 @@ async def _serve(settings: ClusterSettings) -> int:
             key=ServiceKey(settings.namespace, settings.release),
             identity=f"{own_pod or me}{token}",
             own_pod=own_pod,
+            owners=LeaseOwner(
+                cluster,
+                namespace=settings.namespace,
+                name=settings.release if settings.pod_name else "",
+            ),
         )
         fenced = Fenced(scoped.over(cluster, settings.namespaces), leader)
         app = App(fenced, settings, scaler_tls_port=settings.scaler_tls_port, replica_sets=True)

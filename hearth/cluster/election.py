@@ -1,5 +1,6 @@
 """Read and write the Lease that names the leader; pure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -83,13 +84,24 @@ def sight_nothing(before: Sighting | None, *, now: float, timing: Timing) -> Sig
     return sight(gone, before, now=now, timing=timing)
 
 
-def first(key: ServiceKey, identity: str, *, wall_s: float, duration_s: int) -> Manifest:
-    """The Lease where there is none."""
+def first(
+    key: ServiceKey,
+    identity: str,
+    *,
+    wall_s: float,
+    duration_s: int,
+    owners: Sequence[Manifest] = (),
+) -> Manifest:
+    """The Lease where there is none; it goes with its `owners`, if it has any."""
     now = micro_time(wall_s)
     return {
         "apiVersion": kinds.LEASE.api_version,
         "kind": kinds.LEASE.kind,
-        "metadata": {"name": key.name, "namespace": key.namespace},
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            **({"ownerReferences": list(owners)} if owners else {}),
+        },
         "spec": {
             "holderIdentity": identity,
             "leaseDurationSeconds": duration_s,

@@ -3,7 +3,7 @@
 import logging
 import random
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 
@@ -57,6 +57,8 @@ class Leader:
     Whoever gives it promises that one process of a pod is dead before the next seeks the Lease:
     then waiting for its time to end protects nobody, and a renewal of its that arrives late
     bears an older version and is refused.
+
+    `owners`: references for a Lease that we make, so that it goes with the release.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class Leader:
         key: ServiceKey,
         identity: str,
         own_pod: str = "",
+        owners: Callable[[], Awaitable[Sequence[Manifest]]] | None = None,
         timing: Timing | None = None,
         clock: Callable[[], float] = now_s,
         wall: Callable[[], float] = time.time,
@@ -76,6 +79,7 @@ class Leader:
         self._key = key
         self._identity = identity
         self._own_pod = own_pod
+        self._owners = owners
         self._timing = timing or Timing()
         self._clock = clock
         self._wall = wall
@@ -247,10 +251,15 @@ class Leader:
             if self._other_holds():
                 return
         first = self._other is None and not self._touched
+        owners = await self._owners() if self._owners else ()
         self._touched = True
         sent_at = self._clock()
         lease = election.first(
-            self._key, self._identity, wall_s=self._wall(), duration_s=self._timing.duration_s
+            self._key,
+            self._identity,
+            wall_s=self._wall(),
+            duration_s=self._timing.duration_s,
+            owners=owners,
         )
         made = await self._cluster.create(lease)
         self._succeeds = self._succeeds and not first

@@ -92,6 +92,17 @@ def test_in_listed_namespaces_nothing_else_is_cluster_wide(helm):
     assert len([d for d in documents if d["kind"] == "ClusterRole"]) == 1
 
 
+@pytest.mark.parametrize("namespaces", [[], ["ai"]])
+def test_field_case_108_without_a_lease_its_owner_can_be_read(helm, namespaces):
+    documents = helm.render(lease={"create": False}, namespaces=namespaces)
+    assert "Lease" not in kinds_of(documents)
+    role = _bound(documents, "Role", RELEASE, NAMESPACE)
+    assert _rights(role) == OWN | {("apps", "deployments"): {"get"}}
+    named = [rule.get("resourceNames") for rule in role["rules"] if "apps" in rule["apiGroups"]]
+    assert named == [[one(documents, "Deployment")["metadata"]["name"]]]
+    assert "Lease" in kinds_of(helm.render())
+
+
 def test_field_case_130_policies_are_written_only_where_it_is_asked_for(helm):
     def guard(documents):
         container = one(documents, "Deployment")["spec"]["template"]["spec"]["containers"][0]

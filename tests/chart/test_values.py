@@ -111,7 +111,7 @@ def _leaves(schema, values, path=()):
 def test_every_value_is_described_and_has_a_default():
     for path, schema, _ in _leaves(SCHEMA, VALUES):
         assert schema.get("description"), path
-    assert set(SCHEMA["properties"]) - {"global"} == set(VALUES)
+    assert set(SCHEMA["properties"]) - {"global", "enabled"} == set(VALUES)
     for section, value in VALUES.items():
         known = SCHEMA["properties"][section]
         if isinstance(value, dict) and known.get("additionalProperties") is False:

@@ -52,15 +52,17 @@ MAY_NOT = (
 async def test_services_outlive_the_release(world, release):
     key = ServiceKey(NAMESPACE, "chat")
     async with world.namespace(NAMESPACE):
-        for helm in ("helm", "helm3"):
+        for helm, in_chart in (("helm", False), ("helm3", True)):
             hearth = Release(world, release.session, helm=helm)
-            await hearth.install()
+            lease = {"create": in_chart}
+            await hearth.install(lease=lease)
             await world.apply(stub("helm"), service("chat", NAMESPACE, runtime="helm"))
             await hearth.settled(key)
             assert await hearth.answer(key) == "one two three"
             before = await world.find(worlds.SERVICES, key)
             await hearth.install(
                 "upgrade",
+                lease=lease,
                 log={"level": "debug"},
                 gateway={"readyGrace": "1s", "drainLimit": "5s", "domain": "models.test"},
             )
@@ -70,6 +72,8 @@ async def test_services_outlive_the_release(world, release):
                 assert [model["id"] for model in (await response.json())["data"]] == ["chat"]
             assert await hearth.answer(key) == "one two three"
             await hearth.uninstall()
+            # Whoever made it: the next release must not wait for a holder that is gone.
+            await world.until(kinds.LEASE, ServiceKey(HOME, NAME), lambda found: found is None)
             after = await world.find(worlds.SERVICES, key)
             assert after["metadata"]["uid"] == before["metadata"]["uid"]
             left = await kubectl(

@@ -71,6 +71,13 @@
   resources: [leases]
   resourceNames: [{{ include "hearth.release" . }}]
   verbs: [get, update]
+{{- if not .Values.lease.create }}
+# Whose Lease it is: it goes with the Deployment.
+- apiGroups: [apps]
+  resources: [deployments]
+  resourceNames: [{{ include "hearth.release" . }}]
+  verbs: [get]
+{{- end }}
 # The label that says which replica is addressed.
 - apiGroups: [""]
   resources: [pods]
