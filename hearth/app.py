@@ -3,7 +3,7 @@
 import base64
 import logging
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -77,10 +77,11 @@ class App:
         scaler_tls_port: int | None = None,
         returns: bool = True,
         replica_sets: bool = False,
+        own_hosts: Collection[str] = (),
     ) -> None:
         """`scaler_tls_port`: None where there is no mutual TLS.  `returns`: whether another process
         takes over when this one stops.  `replica_sets`: whether the cluster puts them between a
-        Deployment and its pods."""
+        Deployment and its pods.  `own_hosts`: more names of this machine, as HostTable has them."""
         self._cluster = cluster
         self._settings = settings
         self._scaler_tls_port = scaler_tls_port
@@ -93,7 +94,7 @@ class App:
             demand=self.demand,
             routes=self.routes,
             read_secret=_secrets(cluster),
-            config=_gateway_config(settings, returns=returns),
+            config=_gateway_config(settings, own_hosts=own_hosts, returns=returns),
             observer=self.metrics,
         )
         self.identities = Identities(self.routes, _secrets(cluster))
@@ -138,7 +139,8 @@ class App:
             watches={str(i.kind): i.staleness_s for i in self.watching.informers},
             domains=(
                 *settings.admin_hosts,
-                settings.ingress_domain,
+                *settings.ingress_domain,
+                *own_hosts,
                 settings.cluster_domain,
                 socket.gethostname(),
             ),
@@ -263,6 +265,7 @@ class App:
     def unready(self, why: str) -> None:
         """Say on `/readyz` that this process should not be addressed any more."""
         self._unready = why
+        self.gateway.leave()
 
     async def drain(self) -> None:
         """Answer what is held, let streams end within the limit; KEDA hears the truth meanwhile."""
@@ -287,10 +290,13 @@ def _flags(port: str) -> str:
     return f"(--{port}-port or HEARTH_{port.upper()}_PORT; --host)"
 
 
-def _gateway_config(settings: Settings, *, returns: bool) -> GatewayConfig:
+def _gateway_config(
+    settings: Settings, *, own_hosts: Collection[str], returns: bool
+) -> GatewayConfig:
     return GatewayConfig(
         hosts=HostTable(
-            ingress_domain=settings.ingress_domain,
+            ingress_domains=settings.ingress_domain,
+            own_hosts=tuple(own_hosts),
             gateway_service=release_gateway(settings.release),
             gateway_namespace=settings.namespace,
             shared_service=settings.shared_service,
@@ -302,6 +308,7 @@ def _gateway_config(settings: Settings, *, returns: bool) -> GatewayConfig:
         ready_grace_s=settings.ready_grace,
         brief_errors=settings.error_detail == "brief",
         cors_origins=settings.cors_origins,
+        client_keepalive_s=settings.client_idle,
         client_connections=limits.client_connections(limits.open_files()),
         returns=returns,
     )

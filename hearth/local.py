@@ -2,6 +2,7 @@
 
 import functools
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -25,6 +26,21 @@ from hearth.limits import OpenFiles
 from hearth.lines import Lines
 from hearth.settings import LocalSettings
 
+_OWN_HOSTS = (
+    ".localhost",
+    "host.docker.internal",
+    "gateway.docker.internal",
+    "kubernetes.docker.internal",
+    "host.containers.internal",
+    "host.lima.internal",
+    "host.minikube.internal",
+    "host.k3d.internal",
+    "host.orb.internal",
+    "host.rancher-desktop.internal",
+)
+"""What containers and virtual machines call the machine they run on: fixed by their runtimes, below
+names that no public DNS has."""
+
 
 def run(settings: LocalSettings, piped: bytes = b"") -> None:
     """Serve until a signal; `piped`: what `-` among the files stands for.  Raises CannotStart."""
@@ -37,7 +53,7 @@ def run(settings: LocalSettings, piped: bytes = b"") -> None:
 
 async def _serve(settings: LocalSettings, piped: bytes, open_files: OpenFiles) -> None:
     cluster = LocalCluster()
-    app = App(cluster, settings, returns=False)
+    app = App(cluster, settings, returns=False, own_hosts=own_hosts(socket.gethostname()))
     lines = Lines(sys.stdout.fileno())
     console = Console(app.routes, lines.write)
     kubelet = _kubelet(cluster, settings, open_files=open_files.before)
@@ -76,6 +92,12 @@ async def _serve(settings: LocalSettings, piped: bytes, open_files: OpenFiles) -
             tasks.start_soon(files.watch)
             await _drained(signals, app, write=lines.write, limit=settings.drain_limit)
             tasks.cancel_scope.cancel()
+
+
+def own_hosts(node: str) -> tuple[str, ...]:
+    """The names of this machine, which calls itself `node`, that need no setting."""
+    name = node.lower()
+    return (*_OWN_HOSTS, *filter(None, dict.fromkeys((name, name.partition(".")[0]))))
 
 
 def _ends() -> list[signal.Signals]:

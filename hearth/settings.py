@@ -64,9 +64,10 @@ class Settings(BaseModel):
     release: str = Field("hearth", description="Name of the Helm release: prefix of its Services.")
     namespace: Label = Field("hearth-system", description="Namespace that Hearth itself runs in.")
     cluster_domain: Host = Field("cluster.local", description="DNS domain of the cluster.")
-    ingress_domain: Host = Field(
-        "",
-        description="Shared host name of the gateway; namespaces and services are names below it.",
+    ingress_domain: Hosts = Field(
+        (),
+        description="Names of the gateway itself, comma separated, for example models.example.com;"
+        " namespaces and services are names below each.",
     )
     default_namespace: Label = Field(
         "", description="Namespace in which an unqualified model name is looked up on shared hosts."
@@ -95,6 +96,11 @@ class Settings(BaseModel):
     )
     held_bytes: int = Field(
         512 * 2**20, ge=1024, description="Budget over all bodies in memory; above it 503."
+    )
+    client_idle: Positive = Field(
+        Duration(620),
+        description="How long an idle client connection stays open: longer than the load balancer"
+        " in front keeps it, or it sends a request into the closing (Google's: 600 s).",
     )
     cors_origins: Origins = Field(
         (), description="Origins (or *) that browsers may call from, comma separated."

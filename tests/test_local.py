@@ -1,10 +1,16 @@
 """What `hearth local` cannot do is one line; tests/lifecycle has the rest, as a person runs it."""
 
+import socket
+
+import aiohttp
 import pytest
 
 from hearth import local
-from hearth.app import CannotStart
+from hearth.api.meta import authority
+from hearth.app import App, CannotStart
 from hearth.cluster.local import leftovers
+from hearth.cluster.local.cluster import LocalCluster
+from hearth.proxy.hosts import HostTable
 from hearth.settings import LocalSettings
 
 
@@ -34,3 +40,30 @@ def test_a_state_folder_that_cannot_be(tmp_path):
     (tmp_path / "state").write_text("a file")
     with pytest.raises(CannotStart, match="choose another one with --state-dir"):
         local.run(settings(tmp_path))
+
+
+def test_field_case_101_the_names_that_need_no_setting():
+    names = local.own_hosts("Laptop.corp.example")
+    assert {"laptop", "laptop.corp.example", ".localhost"} <= set(names)
+    assert {"host.docker.internal", "host.containers.internal"} <= set(names)
+    # None of them may be a name that a stranger's DNS can lead here.
+    table = HostTable(own_hosts=names)
+    fixed = [name for name in names if name.startswith(".") or name.endswith(".internal")]
+    assert all(HostTable().owns(f"x{name}" if name[0] == "." else name) for name in fixed)
+    assert table.owns("laptop") and not table.owns("page.example")
+
+
+async def test_field_case_101_containers_and_this_machine_reach_it(tmp_path):
+    app = App(LocalCluster(), settings(tmp_path), own_hosts=local.own_hosts(socket.gethostname()))
+    app.routes.complete = True
+    hosts = (
+        "host.docker.internal",
+        "host.containers.internal",
+        "a.localhost",
+        socket.gethostname(),
+    )
+    async with app.listen() as bound, aiohttp.ClientSession() as session:
+        for host, status in (*((host, 200) for host in hosts), ("page.example", 404)):
+            url = f"http://{authority(*bound.gateway)}/v1/models"
+            async with session.get(url, headers={"Host": f"{host}:8080"}) as response:
+                assert response.status == status, host

@@ -34,5 +34,5 @@ class GatewayConfig:
     """How long a client that reads nothing may hold its place."""
     client_connections: int = 1 << 20
     """How many may be open; a new one above it is told 503."""
-    client_keepalive_s: float = 75.0
+    client_keepalive_s: float = 620.0
     """How long an idle client connection stays open."""

@@ -88,6 +88,7 @@ class Gateway:
             self._config.client_connections, observer=self._observer, clock=clock
         )
         self._parts: Parts | None = None
+        self._leaving = False
         self._ended = anyio.Event()
         self._drained = anyio.Event()
 
@@ -150,6 +151,14 @@ class Gateway:
                 self._unfollow()
         if failure is not None:
             raise failure
+
+    def leave(self) -> None:
+        """Have load balancers send requests elsewhere; what still comes is served until `drain`."""
+        self._leaving = True
+
+    def _serves(self) -> bool:
+        stopping = self._parts is None or self._parts.stopping
+        return self._routes.complete and not (stopping or self._leaving)
 
     async def drain(self, limit_s: float) -> None:
         """Stop: hold nobody, let answers that have begun end within `limit_s`, then cut the rest.
@@ -216,7 +225,7 @@ class Gateway:
         self, parts: Parts
     ) -> tuple[web.ServerRunner, Callable[[], asyncio.Protocol]]:
         """The aiohttp application, and what makes a protocol of it."""
-        server = Server(parts, keys=self._keys)
+        server = Server(parts, keys=self._keys, serves=self._serves)
         http = _HttpServer(
             server.handle,
             keepalive_s=self._config.client_keepalive_s,

@@ -36,8 +36,10 @@ Scope = Everything | Namespace | OneService
 class HostTable:
     """The names this gateway answers to; `scope` tries the design's rows from the top."""
 
-    ingress_domain: str = ""
-    """Shared host name outside the cluster; empty: none."""
+    ingress_domains: tuple[str, ...] = ()
+    """Shared host names outside the cluster."""
+    own_hosts: tuple[str, ...] = ()
+    """More names of this machine that no stranger's DNS can lead here; `.name` is any below it."""
     gateway_service: str = "hearth-gateway"
     gateway_namespace: str = "hearth-system"
     shared_service: str = "hearth"
@@ -51,15 +53,18 @@ class HostTable:
             return None
         if name in self._shared() or name == "localhost" or _is_ip(name):
             return Everything()
-        ingress = _lower(self.ingress_domain)
-        if ingress and name.endswith(f".{ingress}"):
-            match _labels(name.removesuffix(f".{ingress}")):
+        for domain in self._domains():
+            if not name.endswith(f".{domain}"):
+                continue
+            match _labels(name.removesuffix(f".{domain}")):
                 case (service, namespace):
                     return OneService(ServiceKey(namespace, service))
                 case (namespace,):
                     return Namespace(namespace)
                 case _:
                     return None
+        if any(name.endswith(own) if own.startswith(".") else name == own for own in self._own()):
+            return Everything()
         inner = name.removesuffix(f".{_lower(self.cluster_domain)}")
         if inner != name and not inner.endswith(".svc"):
             return None
@@ -74,18 +79,17 @@ class HostTable:
     def owns(self, host: str) -> bool:
         """Whether no stranger's DNS can lead `host` here.  A short name of a service may be that of
         a site: `chat.ai`."""
-        domains = (_lower(self.ingress_domain), _lower(self.cluster_domain))
+        domains = (*self._domains(), *self._own(), _lower(self.cluster_domain))
         return browsers.is_private(host, domains=domains)
 
     def advice(self) -> str:
         """The hosts that would work, for a person."""
         rows = []
-        if self.ingress_domain:
-            domain = self.ingress_domain
+        for domain in self.ingress_domains:
             rows.append(f"{domain} (model 'namespace/name')")
             rows.append(f"<namespace>.{domain} (model 'name')")
             rows.append(f"<name>.<namespace>.{domain} (any model)")
-        else:
+        if not self.ingress_domains:
             shared = f"{self.gateway_service}.{self.gateway_namespace}"
             rows.append(f"{shared}, an IP or localhost (model 'namespace/name')")
             rows.append("this gateway's own host name, once --ingress-domain says it")
@@ -98,16 +102,28 @@ class HostTable:
         this machine.  No name is taken for the gateway's own unasked: that is what keeps a web
         page from reaching it by a name of its maker's (DNS rebinding)."""
         name = f"{key.name}.{key.namespace}"
-        if self.ingress_domain:
+        return "" if self.ingress_domains else _called(name)
+
+    def perhaps_unknown(self, host: str) -> str:
+        """The same of a host that stands for nothing: `models`, of a compose file or of nginx."""
+        name = _name(host)
+        known = (*self._domains(), _lower(self.cluster_domain))
+        if not name or not _labels(name) or any(name.endswith(f".{domain}") for domain in known):
             return ""
-        return f" If {name} is this gateway's own name, start it with --ingress-domain {name}."
+        return _called(name)
 
     def _shared(self) -> tuple[str, ...]:
         service, namespace = self.gateway_service, self.gateway_namespace
         inside = f"{service}.{namespace}"
         names = (service, inside, f"{inside}.svc", f"{inside}.svc.{_lower(self.cluster_domain)}")
-        ingress = _lower(self.ingress_domain)
-        return (*names, ingress) if ingress else names
+        return (*names, *self._domains())
+
+    def _domains(self) -> tuple[str, ...]:
+        """One that is below another comes first."""
+        return tuple(sorted(map(_lower, self.ingress_domains), key=len, reverse=True))
+
+    def _own(self) -> tuple[str, ...]:
+        return tuple(name.lower().removesuffix(".") for name in self.own_hosts)
 
 
 def _name(host: str) -> str | None:
@@ -124,6 +140,10 @@ def _name(host: str) -> str | None:
     if colon and port and not port.isdecimal():
         return None
     return name.removesuffix(".") or None
+
+
+def _called(name: str) -> str:
+    return f" If {name} is this gateway's own name, start it with --ingress-domain {name}."
 
 
 def _labels(name: str) -> tuple[str, ...]:

@@ -63,6 +63,9 @@ INFERENCE = {
 """POST routes that start a model.  `responses` and `messages` streams end with an event of their
 own kind, which the gateway does not look for."""
 
+HEALTH = ("/", "/healthz")
+"""Where load balancers look by themselves (GKE, AWS and Azure at the first), whatever the Host."""
+
 _MODELS = "/v1/models"
 # No empty, dot or percent-encoded segments: what a backend might normalise could leave /v1/.
 _PASSIVE = re.compile(r"/v1(?!/v1/)(/(?!\.{1,2}(/|$))[A-Za-z0-9._~:@+-]+)+")

@@ -1,6 +1,7 @@
 """The aiohttp application: model lists, browsers' questions, and all that is not `POST /v1/`."""
 
 import logging
+from collections.abc import Callable
 
 import msgspec
 from aiohttp import web
@@ -23,9 +24,11 @@ log = logging.getLogger(__name__)
 class Server:
     """Every request that the application gets."""
 
-    def __init__(self, parts: Parts, *, keys: Keys) -> None:
+    def __init__(self, parts: Parts, *, keys: Keys, serves: Callable[[], bool]) -> None:
+        """`serves`: whether a load balancer should send requests here."""
         self._parts = parts
         self._keys = keys
+        self._serves = serves
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; nothing it did wrong leaves this method."""
@@ -35,6 +38,8 @@ class Server:
         key: ServiceKey | None = None
         try:
             head = guest.head(request)
+            if head.path in paths.HEALTH and head.method in ("GET", "HEAD"):
+                return self._health()
             if request.method == "OPTIONS":
                 response = self._options(head)
             else:
@@ -67,6 +72,13 @@ class Server:
             seconds=parts.sweep.time() - began_at,
         )
         return response
+
+    def _health(self) -> web.Response:
+        """No request of anybody's: it is in no metric."""
+        fields = {"Server": "hearth", "Cache-Control": "no-store"}
+        if self._serves():
+            return web.Response(text="ok\n", headers=fields)
+        return web.Response(status=503, text="not serving\n", headers=fields)
 
     def _options(self, head: heads.RequestHead) -> web.Response:
         origins = self._parts.config.cors_origins

@@ -66,6 +66,27 @@ def test_http_route_for_gateways_without_timeouts(helm):
     assert spec["hostnames"] == ["models.example.com"] and "timeouts" not in spec["rules"][0]
 
 
+def test_field_case_101_every_domain_leads_here(helm):
+    gateway = {"domain": "models.example.com", "domains": ["models.corp", "models.example.com"]}
+    parents = [{"name": "public"}]
+    documents = helm.render(
+        gateway=gateway,
+        namespaces=["ai"],
+        ingress={"enabled": True},
+        httpRoute={"enabled": True, "parentRefs": parents},
+    )
+    hosts = [rule["host"] for rule in _spec(documents, "Ingress")["rules"]]
+    assert hosts == [
+        "models.example.com", "*.models.example.com", "*.ai.models.example.com",
+        "models.corp", "*.models.corp", "*.ai.models.corp",
+    ]  # fmt: skip
+    assert _spec(documents, "HTTPRoute")["hostnames"] == [
+        "models.example.com", "*.models.example.com", "models.corp", "*.models.corp",
+    ]  # fmt: skip
+    alone = helm.render(gateway={"domains": ["models.corp"]}, ingress={"enabled": True})
+    assert _spec(alone, "Ingress")["rules"][0]["host"] == "models.corp"
+
+
 @pytest.mark.parametrize(
     ("values", "told"),
     [

@@ -31,6 +31,7 @@ SETTINGS = {
     "cluster_domain": ("clusterDomain",),
     "shared_service": ("sharedService",),
     "ingress_domain": ("gateway", "domain"),
+    "client_idle": ("gateway", "clientIdle"),
     "ready_grace": ("gateway", "readyGrace"),
     "drain_limit": ("gateway", "drainLimit"),
     "body_limit_bytes": ("gateway", "bodyLimitBytes"),

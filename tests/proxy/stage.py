@@ -26,7 +26,7 @@ KEY = ServiceKey("ai", "chat")
 HOST = "chat.ai.svc"
 SHARED, SPACE = "llm.test", "hearth.ai.svc"
 """Hosts of every namespace, and of one."""
-CONFIG = GatewayConfig(hosts=HostTable(ingress_domain="llm.test"), default_namespace="ai")
+CONFIG = GatewayConfig(hosts=HostTable(ingress_domains=("llm.test",)), default_namespace="ai")
 CHAT = "/v1/chat/completions"
 BODY = {"model": "chat", "messages": [{"role": "user", "content": "hi"}]}
 STREAM = {**BODY, "stream": True}

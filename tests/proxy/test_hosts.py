@@ -5,7 +5,7 @@ import pytest
 from hearth.api.meta import ServiceKey
 from hearth.proxy.hosts import Everything, HostTable, Namespace, OneService
 
-TABLE = HostTable(ingress_domain="llm.example.com", gateway_namespace="hearth-system")
+TABLE = HostTable(ingress_domains=("llm.example.com",), gateway_namespace="hearth-system")
 CHAT = OneService(ServiceKey("ai", "chat"))
 AI = Namespace("ai")
 ALL = Everything()
@@ -63,14 +63,14 @@ def test_another_cluster_domain_and_shared_name():
 
 
 def test_a_domain_below_localhost():
-    table = HostTable(ingress_domain="localhost")
+    table = HostTable(ingress_domains=("localhost",))
     assert table.scope("localhost:8080") == ALL
     assert table.scope("chat.ai.localhost:8080") == CHAT
 
 
 @pytest.mark.parametrize("domain", ["", "llm.example.com"])
 def test_the_advice_names_hosts_that_work(domain):
-    text = HostTable(ingress_domain=domain).advice()
+    text = HostTable(ingress_domains=(domain,) if domain else ()).advice()
     assert "<name>.<namespace>.svc" in text
     assert "hearth.<namespace>.svc" in text
     assert (domain or "hearth-gateway.hearth-system") in text
@@ -81,6 +81,66 @@ def test_a_host_that_may_be_this_machine_is_no_other_than_it_reads():
     assert table.scope("laptop.local") == OneService(ServiceKey("local", "laptop"))
     assert "--ingress-domain laptop.local" in table.perhaps_own(ServiceKey("local", "laptop"))
     assert "--ingress-domain" in table.advice()
-    told = HostTable(ingress_domain="laptop.local")
+    told = HostTable(ingress_domains=("laptop.local",))
     assert told.scope("laptop.local") == ALL
     assert told.perhaps_own(ServiceKey("ai", "chat")) == ""
+
+
+OWN = HostTable(own_hosts=(".localhost", "host.docker.internal", "Laptop.Corp.example", "laptop"))
+
+
+@pytest.mark.parametrize(
+    ("host", "scope"),
+    [
+        ("host.docker.internal:8080", ALL),
+        ("foo.localhost", ALL),
+        ("a.b.localhost:8080", ALL),
+        ("LAPTOP:8080", ALL),
+        ("laptop.corp.example", ALL),
+        ("other.docker.internal", None),
+        ("models", None),
+        ("laptop.local", OneService(ServiceKey("local", "laptop"))),
+        ("docker.internal", OneService(ServiceKey("internal", "docker"))),
+    ],
+)
+def test_field_case_101_a_machine_answers_to_its_own_names_and_to_no_other(host, scope):
+    assert OWN.scope(host) == scope
+
+
+def test_field_case_101_a_domain_below_localhost_goes_before():
+    table = HostTable(ingress_domains=("localhost",), own_hosts=(".localhost",))
+    assert table.scope("chat.ai.localhost") == CHAT
+    assert table.scope("localhost") == ALL
+
+
+@pytest.mark.parametrize(
+    ("host", "scope"),
+    [
+        ("models.corp", ALL),
+        ("chat.ai.models.corp", CHAT),
+        ("models.example.com", ALL),
+        ("ai.models.example.com", AI),
+        ("example.com", ALL),
+        ("ai.example.com", AI),
+        ("chat.ai.example.com", CHAT),
+    ],
+)
+def test_field_case_101_a_gateway_has_several_names(host, scope):
+    domains = ("example.com", "Models.Example.com.", "models.corp")
+    assert HostTable(ingress_domains=domains).scope(host) == scope
+
+
+@pytest.mark.parametrize(
+    ("host", "told"),
+    [
+        ("models:8080", "--ingress-domain models."),
+        ("my.own.example", "--ingress-domain my.own.example."),
+        ("a.chat.ai.llm.example.com", ""),
+        ("x.cluster.local", ""),
+        ("no host at all", ""),
+        ("", ""),
+    ],
+)
+def test_field_case_101_a_host_that_is_unknown_is_told_the_setting(host, told):
+    text = TABLE.perhaps_unknown(host)
+    assert text.endswith(told) and bool(text) is bool(told)

@@ -107,10 +107,10 @@ async def test_one_name_in_two_namespaces_is_two_models():
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
-        ("GET", "/", 404),
+        ("GET", "/health", 404),
         ("GET", "/metrics", 404),
-        ("GET", "/healthz", 404),
-        ("HEAD", "/", 404),
+        ("PUT", "/", 404),
+        ("HEAD", "/metrics", 404),
         ("POST", "/chat/completions", 404),
         ("POST", "/v1/nonsense/x/../y", 404),
         ("GET", CHAT, 405),
@@ -326,3 +326,59 @@ async def test_field_case_97_a_page_of_a_name_that_is_led_here_is_of_another_sit
         fields = {"Origin": "http://www.page.example"}
         status, _, _ = await s.ask(host="www.page.example", headers=fields)
         assert status == 404
+
+
+async def test_field_case_101_an_unknown_host_hears_which_setting_makes_it_the_gateways_own():
+    async with stage() as s:
+        status, _, text = await s.ask(host="models")
+        assert (status, code_of(text)) == (404, "model_not_found")
+        assert "start it with --ingress-domain models." in text
+
+
+# Health checks of load balancers
+
+
+@pytest.mark.parametrize(
+    "host", ["10.0.0.7", "127.0.0.1:8080", "nobody.example", HOST, "[fd00::1]"]
+)
+@pytest.mark.parametrize("path", ["/", "/healthz", "/?from=balancer"])
+async def test_field_case_99_a_load_balancer_finds_the_gateway_healthy(host, path):
+    async with stage() as s:
+        s.put(authentication=KeyRef(secret="key", key="token"))
+        async with s.get(path, host=host) as response:
+            assert (response.status, await response.text()) == (200, "ok\n")
+        async with s.get(path, host=host, method="HEAD") as response:
+            assert (response.status, await response.text()) == (200, "")
+        assert asleep(s)
+        assert s.record.ends == [] and s.record.rejections == []
+
+
+async def test_field_case_99_so_does_one_that_speaks_the_old_http():
+    async with stage() as s, await anyio.connect_tcp(*s.address) as stream:
+        await stream.send(b"GET / HTTP/1.0\r\n\r\n")
+        assert (await Raw(stream).rest()).startswith(b"HTTP/1.0 200 OK\r\n")
+
+
+async def test_field_case_99_not_once_it_leaves_nor_before_it_knows_its_models():
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+
+        async def health():
+            async with s.get("/healthz") as response:
+                return response.status
+
+        s.routes.complete = False
+        assert await health() == 503
+        s.routes.complete = True
+        assert await health() == 200
+        s.gateway.leave()
+        assert await health() == 503
+        assert (await s.ask())[0] == 200, "who still comes is served"
+        assert s.record.outcomes == ["ok"]
+
+
+async def test_field_case_99_only_reading_there_is_a_health_check():
+    async with stage() as s:
+        for method in ("POST", "DELETE"):
+            async with s.get("/", method=method) as response:
+                assert response.status == 404

@@ -18,7 +18,7 @@
 - {name: HEARTH_CLUSTER_DOMAIN, value: {{ . | quote }}}
 {{- end }}
 - {name: HEARTH_SHARED_SERVICE, value: {{ .Values.sharedService | quote }}}
-{{- with .Values.gateway.domain }}
+{{- with include "hearth.domains" . }}
 - {name: HEARTH_INGRESS_DOMAIN, value: {{ . | quote }}}
 {{- end }}
 - {name: HEARTH_POLLING_INTERVAL, value: {{ .Values.scaler.pollingInterval | quote }}}
@@ -35,6 +35,7 @@
 - {name: HEARTH_MARK_LOADING, value: {{ .Values.backends.markLoading | quote }}}
 - {name: HEARTH_READY_GRACE, value: {{ .Values.gateway.readyGrace | quote }}}
 - {name: HEARTH_DRAIN_LIMIT, value: {{ .Values.gateway.drainLimit | quote }}}
+- {name: HEARTH_CLIENT_IDLE, value: {{ .Values.gateway.clientIdle | quote }}}
 - {name: HEARTH_BODY_LIMIT_BYTES, value: {{ .Values.gateway.bodyLimitBytes | int64 | quote }}}
 - {name: HEARTH_HELD_BYTES, value: {{ .Values.gateway.heldBytes | int64 | quote }}}
 {{- with .Values.gateway.corsOrigins }}

@@ -80,6 +80,11 @@ ipFamilies: {{ toJson . }}
 {{- end -}}
 {{- end -}}
 
-{{- define "hearth.domain" -}}
-{{- required "set gateway.domain: the host name under which the gateway is reached, for example models.example.com" .Values.gateway.domain -}}
+{{- /* Every name of the gateway itself, with commas between them. */ -}}
+{{- define "hearth.domains" -}}
+{{- prepend .Values.gateway.domains .Values.gateway.domain | compact | uniq | join "," -}}
+{{- end -}}
+
+{{- define "hearth.neededDomains" -}}
+{{- required "set gateway.domain: the host name under which the gateway is reached, for example models.example.com" (include "hearth.domains" .) -}}
 {{- end -}}

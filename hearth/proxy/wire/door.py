@@ -42,7 +42,7 @@ class Door:
             raise Problem(
                 Code.MODEL_NOT_FOUND,
                 f"Nothing is served under the host {text[:200]!r}. Hosts that would work:"
-                f" {self._config.hosts.advice()}.",
+                f" {self._config.hosts.advice()}.{self._config.hosts.perhaps_unknown(text)}",
             )
         return found
 

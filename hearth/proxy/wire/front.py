@@ -2,6 +2,7 @@
 other one the whole connection goes to the aiohttp application."""
 
 import asyncio
+import itertools
 import logging
 from collections.abc import Callable
 
@@ -30,6 +31,8 @@ _HEALTH = tuple(
 """Who asks whether the gateway is alive is answered, however many there are."""
 _PIPELINE_BYTES = 64 * 1024
 """Of requests that came before their turn; then reading pauses."""
+_DISPLACED_S, _DISPLACED_AMONG = 5.0, 64
+"""An idle connection makes room for a new one after so long; so many are looked at."""
 
 
 class Front(Shortcut):
@@ -55,7 +58,7 @@ class Front(Shortcut):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self.parts.fronts.add(self)
-        if self.parts.clients.opened():
+        if self.parts.clients.opened() or self._displaces():
             self._rest()
         elif self.parts.clients.takes(0):
             self.state = Phase.SURPLUS
@@ -99,6 +102,22 @@ class Front(Shortcut):
         else:
             self.resume_reading()
             self.advance()
+
+    def _displaces(self) -> bool:
+        """Where connections are too many: whether one that is idle for a while makes room."""
+        now = self.parts.sweep.time()
+        latest = now + self.parts.config.client_keepalive_s - _DISPLACED_S
+        some = itertools.islice(self.parts.fronts, _DISPLACED_AMONG)
+        idle = [front for front in some if front is not self and front.idle_until() <= latest]
+        if not idle:
+            return False
+        min(idle, key=lambda front: front.idle_until()).retire()
+        return True
+
+    def idle_until(self) -> float:
+        """When it is closed, if no request comes; NEVER while it is in use."""
+        idle = self.visit is None and self.state is Phase.IDLE and not (self.buffer or self.last)
+        return self.due if idle else NEVER
 
     def let_go(self) -> asyncio.Transport | None:
         transport = super().let_go()

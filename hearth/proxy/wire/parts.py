@@ -40,6 +40,10 @@ class Running(Protocol):
 class Retiring(Protocol):
     """A client connection."""
 
+    def idle_until(self) -> float:
+        """When it is closed, if no request comes; NEVER while it is in use."""
+        ...
+
     def retire(self) -> None:
         """Close it now if it is idle, else with its answer."""
         ...

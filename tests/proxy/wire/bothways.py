@@ -415,7 +415,7 @@ class World:
             routes=self.routes,
             read_secret=self._secret,
             config=GatewayConfig(
-                hosts=HostTable(ingress_domain=SHARED),
+                hosts=HostTable(ingress_domains=(SHARED,)),
                 default_namespace="ai",
                 cors_origins=("https://a",),
             ),

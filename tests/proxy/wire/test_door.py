@@ -21,7 +21,7 @@ async def secret(_namespace: str, _name: str):
 def made(**fields) -> Door:
     routes = RouteTable()
     routes.put(Route(key=KEY, uid="u", created=1, phase="Ready", **fields))
-    config = GatewayConfig(hosts=HostTable(ingress_domain="llm.test"), default_namespace="ai")
+    config = GatewayConfig(hosts=HostTable(ingress_domains=("llm.test",)), default_namespace="ai")
     return Door(routes, Keys(secret), config)
 
 

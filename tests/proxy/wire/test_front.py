@@ -1,5 +1,6 @@
 """A client connection: all that HTTP/1.1 allows, or an attacker sends, in a forced order."""
 
+import contextlib
 import json
 import resource
 import sys
@@ -13,6 +14,7 @@ from anyio.streams.buffered import BufferedByteReceiveStream
 
 from hearth.proxy.wire import connection
 from hearth.proxy.wire.framing import chunk
+from hearth.proxy.wire.sweep import NEVER
 from hearth.routes import KeyRef
 from tests import hanging
 from tests.conftest import require
@@ -109,6 +111,45 @@ async def test_a_connection_without_a_request_is_closed_without_a_word():
         async with client.stream:
             assert await client.rest() == b""
         assert s.record.ends == []
+
+
+async def test_field_case_107_an_idle_connection_outlives_that_of_a_load_balancer_in_front():
+    """Each kind of it: between requests here, and in the aiohttp application."""
+    assert CONFIG.client_keepalive_s > 600
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        client = await connect(s)
+        async with client.stream:
+            await client.stream.send(post(b"{}"))
+            assert answers(await client.until(b"hello")) == [200]
+            (front,) = s.gateway._parts.fronts
+            while front.idle_until() == NEVER:
+                await anyio.lowlevel.checkpoint()
+            sweep = s.gateway._parts.sweep
+            assert front.due - sweep.time() > 600
+            assert front._web()._keepalive_timeout == CONFIG.client_keepalive_s
+
+
+async def test_field_case_107_where_connections_are_too_many_an_idle_one_makes_room():
+    async with backend.running() as server, stage(replace(CONFIG, client_connections=2)) as s:
+        s.put(pod(server))
+        async with contextlib.AsyncExitStack() as stack:
+
+            async def ask(awaited: bytes) -> list[int]:
+                client = await connect(s)
+                await stack.enter_async_context(client.stream)
+                await client.stream.send(post(b"{}"))
+                return answers(await client.until(awaited))
+
+            assert [await ask(b"hello"), await ask(b"hello")] == [[200], [200]]
+            fronts = tuple(s.gateway._parts.fronts)
+            while any(front.idle_until() == NEVER for front in fronts):
+                await anyio.lowlevel.checkpoint()
+            assert await ask(b"error") == [503], "they are idle for a moment only"
+            fronts[0].due -= 10
+            fronts[1].due -= 11
+            assert await ask(b"hello") == [200]
+            assert fronts[0].transport is not None and fronts[1].transport is None
 
 
 async def test_an_upgrade_is_not_made():

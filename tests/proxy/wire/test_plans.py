@@ -10,7 +10,7 @@ from hearth.proxy.hosts import HostTable, Scope
 from hearth.proxy.observer import Outcome
 from hearth.proxy.wire.plans import Answers, Known, Plans, length
 
-CONFIG = GatewayConfig(hosts=HostTable(ingress_domain="llm.test"), default_namespace="ai")
+CONFIG = GatewayConfig(hosts=HostTable(ingress_domains=("llm.test",)), default_namespace="ai")
 
 
 def scope(host: bytes) -> Scope | None:
