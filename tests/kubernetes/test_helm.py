@@ -166,6 +166,20 @@ def _chart_of_models(folder, namespace):
 
 
 @pytest.mark.usefixtures("keda")
+async def test_field_case_132_what_the_notes_give_to_paste_serves_a_model(world, hearth):
+    notes = await run("helm", "get", "notes", NAME, "--namespace", HOME)
+    [block] = [part for part in notes.split("\n\n") if part.startswith("kubectl apply -f -")]
+    key = ServiceKey("default", "chat")
+    try:
+        await run("bash", "-euo", "pipefail", stdin=block)
+        await hearth.settled(key)
+        assert await hearth.answer(key)
+    finally:
+        await world.delete(service("chat", "default"), stub("stub"))
+        await world.until(kinds.SCALED_OBJECT, key, lambda found: found is None)
+
+
+@pytest.mark.usefixtures("keda")
 async def test_bound_to_one_namespace_it_reaches_no_other(world, hearth):
     await hearth.install("upgrade", namespaces=["default"])
     assert await _may("get", "secrets") == "yes"
