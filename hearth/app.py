@@ -33,6 +33,7 @@ from hearth.proxy.gateway import Gateway
 from hearth.proxy.hosts import HostTable
 from hearth.proxy.keys import ReadSecret
 from hearth.reconcile.attention import Edges, FirstLook
+from hearth.reconcile.key_secrets import KeySecrets
 from hearth.reconcile.llmservice import Reconciler
 from hearth.reconcile.publishing import Publisher
 from hearth.reconcile.shared import SharedEndpoints
@@ -90,21 +91,22 @@ class App:
         self.demand = DemandTable(linger_s=linger_s)
         self.metrics = Metrics(demand=self.demand, routes=self.routes)
         self.scaler = ScalerServer(self.demand, self.routes, observer=self.metrics)
+        self._services: WorkQueue[ServiceKey] = WorkQueue()
+        self._key_secrets = KeySecrets(secrets(cluster), changed=self._services.add)
         self.gateway = Gateway(
             demand=self.demand,
             routes=self.routes,
-            read_secret=_secrets(cluster),
+            read_secret=self._key_secrets.read,
             config=_gateway_config(settings, own_hosts=own_hosts, returns=returns),
             observer=self.metrics,
         )
-        self.identities = Identities(self.routes, _secrets(cluster))
+        self.identities = Identities(self.routes, secrets(cluster))
         self.metrics.read_in_flight(self.gateway.in_flight)
         self.metrics.read_lines_dropped(logs.dropped)
         self.metrics.read_client_connections(
             lambda: (self.gateway.client_connections, self.gateway.client_connections_limit)
         )
         self.metrics.read_connections(self.scaler.connections)
-        self._services: WorkQueue[ServiceKey] = WorkQueue()
         self._namespaces: WorkQueue[str] = WorkQueue()
         self.identities.listen(self._services.add)
         self.watching = Watching(
@@ -213,6 +215,7 @@ class App:
             shared_refusal=shared.refusal,
             certificate_problem=self.identities.problem,
             connected=self._autoscaling.connected,
+            key_problem=self._key_secrets.problem,
         )
         reconciler = Reconciler(
             self._cluster,
@@ -221,6 +224,7 @@ class App:
             demand=self.demand,
             site=site,
             publisher=publisher,
+            key_secrets=self._key_secrets,
         )
         informers = self.watching.informers
         first = FirstLook(reconciler.reconcile)
@@ -314,7 +318,9 @@ def _gateway_config(
     )
 
 
-def _secrets(cluster: Cluster) -> ReadSecret:
+def secrets(cluster: Cluster) -> ReadSecret:
+    """How all parts read a Secret: its data, or None; raises ClusterError."""
+
     async def read(namespace: str, name: str) -> Mapping[str, bytes] | None:
         try:
             secret = await cluster.get(kinds.SECRET, namespace, name)

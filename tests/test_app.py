@@ -183,6 +183,20 @@ async def test_keys_come_from_the_clusters_secrets():
 
 
 @pytest.mark.parametrize(("detail", "full"), [("brief", False), ("full", True)])
+async def test_field_case_145_a_missing_key_is_in_the_status_until_it_can_be_checked(detail, full):
+    async with serving(RUNTIME, SERVICE + LOCKED, error_detail=detail) as (app, cluster, client):
+        await phase(app, "Degraded")
+        status, error = await client.error("s")
+        assert (status, error["code"]) == (503, "authentication_unavailable")
+        assert ("Secret 'key'" in error["message"]) is full
+        await apply(cluster, SECRET)
+        while (answer := await client.ask("wrong"))[0] == 503:
+            pass
+        assert answer == (401, "invalid_api_key")
+        await phase(app, "ScaledToZero")  # what the request found out, the status says
+
+
+@pytest.mark.parametrize(("detail", "full"), [("brief", False), ("full", True)])
 async def test_how_much_clients_hear_of_a_trouble_is_a_setting(detail, full):
     async with serving(SERVICE, error_detail=detail) as (app, _, client):
         refusal = app.routes.find(CHAT).refusal

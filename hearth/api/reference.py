@@ -22,7 +22,8 @@ _CONDITIONS = """\
 design. | On the way, with how far it is (`Activating`, `PodsRefused` by a quota, \
 `SchedulingDelayed`, `Starting`, `ModelLoading`); or why it is Degraded. |
 | `Active` | `Available`: at least one pod serves. | `ScaledToZero`, or the reason of `Ready`. |
-| `Degraded` | The spec is refused, or the backend cannot start; the reason says which. \
+| `Degraded` | The spec is refused, the backend cannot start, or there is no key to check \
+requests with; the reason says which. \
 | `Healthy`, `Progressing`, `Inactive`. |
 | `AutoscalingReady` | KEDA's side is configured and KEDA listens. | What is missing there. |
 | `Warning` | Something works, but maybe not as meant. | Never: the condition is absent then. |

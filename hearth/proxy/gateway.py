@@ -62,7 +62,7 @@ class Gateway:
         self._config = config or GatewayConfig()
         self._demand = demand
         self._routes = routes
-        self._keys = Keys(read_secret, clock=clock)
+        self._keys = Keys(read_secret, brief=self._config.brief_errors, clock=clock)
         self._observer = observer or NoObserver()
         self._clock = clock
         self._endpoints = Endpoints(routes)

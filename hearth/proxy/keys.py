@@ -51,10 +51,13 @@ class Keys:
         self,
         read_secret: ReadSecret,
         *,
+        brief: bool = False,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = anyio.sleep,
     ) -> None:
+        """`brief`: clients are not told what the Secret is called."""
         self._read_secret = read_secret
+        self._brief = brief
         self._clock = clock
         self._sleep = sleep
         self._held = 0
@@ -82,10 +85,11 @@ class Keys:
             if self._matches(entry, key, digest):
                 return True
         if key not in entry.digests or self._clock() - entry.good_at >= LAST_GOOD_S:
+            why = f": Secret {secret!r} has no value under {key!r}, or it could not be read"
             raise Problem(
                 Code.AUTHENTICATION_UNAVAILABLE,
-                f"The API key of this model cannot be checked: Secret {secret!r} has no value under"
-                f" {key!r}, or it could not be read. Ask whoever runs the model.",
+                f"The API key of this model cannot be checked{'' if self._brief else why}."
+                " Ask whoever runs the model; the service's status says more.",
             )
         return False
 

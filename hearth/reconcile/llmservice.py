@@ -26,6 +26,7 @@ from hearth.reconcile import (
 )
 from hearth.reconcile.desired import Desired
 from hearth.reconcile.failures import Memory
+from hearth.reconcile.key_secrets import KeySecrets
 from hearth.reconcile.observation import Facts
 from hearth.reconcile.plan import Write
 from hearth.reconcile.publishing import Decided, Publisher
@@ -49,6 +50,7 @@ class Reconciler:
         demand: DemandTable,
         site: Site,
         publisher: Publisher,
+        key_secrets: KeySecrets,
         wall: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self._cluster = cluster
@@ -57,6 +59,7 @@ class Reconciler:
         self._demand = demand
         self._site = site
         self._publisher = publisher
+        self._key_secrets = key_secrets
         self._wall = wall
         self._doomed: dict[ServiceKey, str] = {}
         """Services that go with their namespace, by uid."""
@@ -69,6 +72,7 @@ class Reconciler:
         found = [reading.read(manifest) for manifest in self._watching.services(key)]
         if not found:
             self._doomed.pop(key, None)
+            self._key_secrets.forget(key)
             self._publisher.forget(key)
             return None
         service, refused = found[0]
@@ -116,6 +120,10 @@ class Reconciler:
                 # What is invalid stays so until a change; a quota or webhook may relent.
                 again_s = min(again_s or refusal.RETRY_S, refusal.RETRY_S)
             seen = self._publisher.publish(service, decided)
+        if decided.readable:
+            seen = await self._key_looked_at(service, decided, seen)
+            waits = (again_s, self._key_secrets.look_again_s(service))
+            again_s = min((wait for wait in waits if wait), default=None)
         await self._say(service, seen)
         if self._site.mark_loading:
             await self._mark(service, failed=seen.facts.failure is not None)
@@ -171,6 +179,19 @@ class Reconciler:
             except ClusterError as error:
                 said = {"pod": f"{service.key.namespace}/{marked['metadata']['name']}"}
                 logger.warning("pod not marked", extra={**said, "error": str(error)})
+
+    async def _key_looked_at(
+        self, service: LLMService, decided: Decided, seen: status.Seen
+    ) -> status.Seen:
+        """After all else: what runs waits for no Secret."""
+        before = self._key_secrets.problem(service)
+        await self._key_secrets.look(service)
+        now = self._key_secrets.problem(service)
+        if now == before:
+            return seen
+        about = {"service": str(service.key), "reason": now or "it can be checked again"}
+        logger.log(logging.WARNING if now else logging.INFO, "API key looked at", extra=about)
+        return self._publisher.publish(service, decided)
 
     async def _adopted(self, service: LLMService, adopted: tuple[str, ...]) -> None:
         if not adopted:

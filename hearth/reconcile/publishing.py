@@ -50,18 +50,20 @@ class Publisher:
         shared_refusal: Callable[[str], Refusal | None] = lambda namespace: None,
         certificate_problem: Callable[[ServiceKey], str | None] = lambda key: None,
         connected: Callable[[ServiceKey], bool | None] = lambda key: True,
+        key_problem: Callable[[LLMService], str | None] = lambda service: None,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         """`shared_refusal` says why a namespace has no shared endpoint, `certificate_problem` why
         KEDA cannot be answered over TLS, `connected` whether KEDA listens to a service that has a
-        ScaledObject (None: too early to tell)."""
+        ScaledObject (None: too early to tell), `key_problem` why no API key can be checked."""
         self._watching = watching
         self._routes = routes
         self._demand = demand
         self._shared_refusal = shared_refusal
         self._certificate_problem = certificate_problem
         self._connected = connected
+        self._key_problem = key_problem
         self._clock = clock
         self._wall = wall
         self._memories: dict[ServiceKey, Memory] = {}
@@ -161,6 +163,7 @@ class Publisher:
             ),
             runtime=decided.runtime,
             refusal=decided.refusal,
+            key_problem=self._key_problem(service),
             advice=(
                 *decided.advice,
                 *ownership.advice(service, backend.strangers),

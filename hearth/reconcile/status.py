@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 from hearth import names, routes
 from hearth.api.llmservice import Condition, LLMService, LLMServiceStatus, Phase
 from hearth.api.meta import Manifest
-from hearth.reconcile import failures
+from hearth.reconcile import failures, refusal
 from hearth.reconcile.observation import Facts, Stage
 
 READY = "Ready"
@@ -46,6 +46,8 @@ class Seen:
     runtime: str | None = None
     """Of the pick; None where it failed."""
     refusal: routes.Refusal | None = None
+    key_problem: str | None = None
+    """Why no request can be let in, whatever key it has."""
     advice: tuple[str, ...] = ()
 
 
@@ -174,6 +176,7 @@ def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:
     | seen                         | phase        | Ready                   | Degraded          |
     | ---------------------------- | ------------ | ----------------------- | ----------------- |
     | a refusal                    | Degraded     | False, its reason       | True, its reason  |
+    | no key to check with         | Degraded     | False, its reason       | True, its reason  |
     | a Ready pod                  | Ready        | True, Available         | False, Healthy    |
     | a failure                    | Degraded     | False, its reason       | True, its reason  |
     | pods                         | Loading      | False, how far they are | as it was         |
@@ -185,7 +188,9 @@ def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:
     """
     facts = seen.facts
     bad = seen.refusal or facts.failure
-    if seen.refusal is None and facts.ready:
+    if seen.refusal is None and seen.key_problem is not None:
+        bad = routes.Refusal(reason=refusal.API_KEY_UNAVAILABLE, message=seen.key_problem)
+    elif seen.refusal is None and facts.ready:
         return "Ready", Said("True", Stage.READY.value), Said("False", "Healthy")
     if bad is not None:
         return (

@@ -3,12 +3,13 @@
 import anyio
 import anyio.lowlevel
 
-from hearth import names
+from hearth import app, names
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import KindMissing
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.demand import DemandTable
+from hearth.reconcile.key_secrets import KeySecrets
 from hearth.reconcile.llmservice import Reconciler
 from hearth.reconcile.publishing import Publisher
 from hearth.reconcile.shared import SharedEndpoints
@@ -78,12 +79,17 @@ class World:
         self.shared = SharedEndpoints(
             self.cluster, self.watching, site=Site(), changed=self.asked.add
         )
+        self.now = 1000.0
+        self.key_secrets = KeySecrets(
+            app.secrets(self.cluster), changed=self.asked.add, clock=lambda: self.now
+        )
         self.publisher = Publisher(
             self.watching,
             routes=self.routes,
             demand=self.demand,
             shared_refusal=self.shared.refusal,
             certificate_problem=self.certificates.get,
+            key_problem=self.key_secrets.problem,
         )
         self.reconciler = Reconciler(
             self.cluster,
@@ -92,6 +98,7 @@ class World:
             demand=self.demand,
             site=site or Site(),
             publisher=self.publisher,
+            key_secrets=self.key_secrets,
         )
 
     async def caught_up(self):

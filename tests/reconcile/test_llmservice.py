@@ -299,12 +299,54 @@ async def test_field_case_143_nor_where_the_one_after_cannot_be_looked_at(world)
     service = await world.user("LLMService")
     await world.look()
     await world.cluster.delete(service)
-    locked = {**PLAIN, "endpoint": {"authentication": {"secretRef": {"name": "s", "key": "k"}}}}
-    await world.user("LLMService", spec=locked)
+    await world.user("LLMService", spec=LOCKED)
     world.cluster.answers[("get", "Deployment")] = Unavailable()
     with pytest.raises(Unavailable):
         await world.look()
     assert world.routes.find(KEY).authentication is not None
+
+
+LOCKED = {**PLAIN, "endpoint": {"authentication": {"secretRef": {"name": "s", "key": "k"}}}}
+
+
+async def secret(world, value):
+    name = {"name": "s", "namespace": "ai"}
+    made = {"apiVersion": "v1", "kind": "Secret", "metadata": name, "stringData": {"k": value}}
+    await world.cluster.apply(made, manager="user")
+
+
+async def test_field_case_145_a_key_that_is_not_there_is_a_condition(world):
+    await world.runtime()
+    await world.user("LLMService", spec=LOCKED)
+    assert await world.look() == 15
+    assert (await world.service())["status"]["phase"] == "Degraded"
+    found = await world.conditions()
+    assert found["Degraded"] == ("True", "APIKeyUnavailable")
+    assert found["Ready"] == ("False", "APIKeyUnavailable")
+    # No refusal: what is there runs on, and who asks hears of the key.
+    assert world.routes.find(KEY).refusal is None and await world.objects() == ALL
+    await world.pod_ready()
+    await world.look()
+    assert (await world.conditions())["Degraded"] == ("True", "APIKeyUnavailable")
+    await secret(world, " ")
+    world.now += 15
+    assert await world.look() == 15
+    assert (await world.conditions())["Degraded"] == ("True", "APIKeyUnavailable")
+    await secret(world, "x")
+    world.now += 15
+    await world.look()
+    assert (await world.conditions())["Ready"] == ("True", "Available")
+    events = [e["reason"] for e in (await world.cluster.list(kinds.EVENT)).items]
+    assert events.count("APIKeyUnavailable") == 1 and "Recovered" in events
+
+
+async def test_field_case_145_of_an_open_service_no_secret_is_read(world):
+    await world.runtime()
+    await world.user("LLMService")
+    world.cluster.answers[("get", "Secret")] = AssertionError("nobody may")
+    await world.look()
+    await world.look()
+    assert (await world.conditions())["Degraded"] == ("False", "Inactive")
 
 
 async def test_of_what_is_refused_the_condition_names_the_object(world):
