@@ -21,7 +21,7 @@ from hearth.cluster.interface import (
     NotFound,
 )
 from hearth.cluster.local.cluster import LocalCluster
-from hearth.reconcile import desired, plan, writing
+from hearth.reconcile import desired, loading, plan, writing
 from hearth.reconcile.site import Site
 from tests import hanging
 from tests.conftest import require
@@ -705,6 +705,32 @@ class TestRendered:
         assert len(observed) == 4
         # Defaults filled in, maps in another order: nothing to write all the same.
         assert plan.writes(service, wanted, observed) == plan.Plan()
+
+    async def test_field_case_106_marks_of_a_pod_that_loads_come_and_go(self, cluster, namespace):
+        metadata = {"name": "chat-1", "namespace": namespace, "annotations": {"team": "a"}}
+        container = {"name": "serving", "image": "engine:1"}
+        spec = {"containers": [container], "nodeName": "n1"}
+        pod = await cluster.create(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        )
+
+        async def annotations(*, failed):
+            found = await cluster.get(kinds.POD, namespace, "chat-1")
+            for marked in loading.writes([found], failed=failed):
+                await cluster.apply(marked, manager=names.LOADING_MANAGER)
+            found = await cluster.get(kinds.POD, namespace, "chat-1")
+            assert found["spec"]["containers"][0]["image"] == "engine:1"
+            assert list(loading.writes([found], failed=failed)) == []
+            return found["metadata"]["annotations"]
+
+        marks = {**loading.MARKS, names.LOADING_ANNOTATION: "true"}
+        assert await annotations(failed=False) == {"team": "a", **marks}
+        assert await annotations(failed=True) == {"team": "a"}
+        # It went, and another has its name: nothing is made of it.
+        [marked] = loading.writes([pod], failed=False)
+        other = {**marked, "metadata": {**marked["metadata"], "uid": "another"}}
+        with pytest.raises(Conflict):
+            await cluster.apply(other, manager=names.LOADING_MANAGER)
 
     async def test_field_case_130_a_policy_is_legal_and_settles(self, cluster, namespace, config):
         owner = await cluster.create(config())
