@@ -1,6 +1,7 @@
 """The composition root: the two tables, and everything that stands on them, over any cluster."""
 
 import base64
+import functools
 import logging
 import socket
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -119,7 +120,8 @@ class App:
             replica_sets=replica_sets,
         )
         for informer in self.watching.informers:
-            self.metrics.read_informer(str(informer.kind), informer.staleness_s)
+            pauses = functools.partial(getattr, informer, "long_pauses")
+            self.metrics.read_informer(str(informer.kind), informer.staleness_s, pauses)
         self.metrics.read_queue("services", self._services.__len__)
         self.metrics.read_queue("namespaces", self._namespaces.__len__)
         self._autoscaling = Autoscaling(

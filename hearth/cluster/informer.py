@@ -21,6 +21,8 @@ Index = Callable[[Manifest], Iterable[Hashable]]
 
 _SETTLED_S = 10.0
 """A watch that lived so long was no failure, whatever ended it."""
+_PAUSE_S = 1.0
+"""Watches that work begin so far apart at least; a longer pause is told and counted."""
 
 
 class Informer:
@@ -53,6 +55,8 @@ class Informer:
         """Set when the first list is in, or the kind turned out to be missing."""
         self.available = True
         """Whether the cluster serves this kind."""
+        self.long_pauses = 0
+        """How often it was not followed for more than a second, after failures."""
         self._cluster = cluster
         self._namespace = namespace
         self._labels = labels
@@ -70,6 +74,8 @@ class Informer:
         self._handlers: list[Handler] = []
         self._flipped: list[Callable[[bool], None]] = []
         self._version = ""
+        self._told = False
+        """Whether the watch that runs, or ran last, told anything."""
         self._heard = clock()
 
     def get(self, key: ServiceKey) -> Manifest | None:
@@ -148,20 +154,32 @@ class Informer:
         while True:
             began = self._clock()
             error: ClusterError | None = None
+            self._told = False
             try:
                 await self._watch()
             except (Expired, KindMissing):
                 raise
             except ClusterError as failure:
                 error = failure
-            settled = self._clock() - began >= _SETTLED_S
-            if error is None and settled:
-                failures = 0
+            lived_s = self._clock() - began
+            if failed(error, told=self._told, lived_s=lived_s):
+                failures += 1
+                await self._rest("watch ended", error, failures)
                 continue
-            failures = 1 if settled else failures + 1
-            # A kind of which nothing is ever heard ends so every two minutes.
-            level = logging.INFO if settled else logging.WARNING
-            await self._rest("watch ended", error, failures, level=level)
+            failures = 0
+            if error is not None:
+                # A kind of which nothing is ever heard ends so every two minutes.
+                about = {"kind": str(self.kind), "error": str(error)}
+                logger.info("watch ended", extra=about)
+            await self._breathe(error, lived_s)
+
+    async def _breathe(self, error: ClusterError | None, lived_s: float) -> None:
+        """Before the next watch, where the one before worked: many that are cut come apart."""
+        pause_s = min(_PAUSE_S, self._backoff.cap_s)
+        asked_s = getattr(error, "retry_after_s", None) or 0.0
+        if lived_s < pause_s or asked_s:
+            left_s = max(0.0, pause_s - lived_s)
+            await anyio.sleep(max(asked_s, left_s * self._backoff.random.uniform(0.5, 1)))
 
     async def _watch(self) -> None:
         stream = self._cluster.watch(
@@ -169,6 +187,7 @@ class Informer:
         )
         async with aclosing(stream) as changes:
             async for change in changes:
+                self._told = True
                 self._take(change)
 
     def _take(self, change: Change) -> None:
@@ -231,20 +250,31 @@ class Informer:
                     if not found:
                         del table[value]
 
-    async def _rest(
-        self,
-        what: str,
-        error: ClusterError | None,
-        failures: int,
-        *,
-        level: int = logging.WARNING,
-    ) -> None:
+    async def _rest(self, what: str, error: ClusterError | None, failures: int) -> None:
         delay_s = self._backoff.delay_s(failures)
-        asked_s = getattr(error, "retry_after_s", None)
-        if error is not None:
-            extra = {"kind": str(self.kind), "error": str(error), "delay_s": round(delay_s, 2)}
-            logger.log(level, what, extra=extra)
-        await anyio.sleep(max(delay_s, asked_s or 0.0))
+        pause_s = max(delay_s, getattr(error, "retry_after_s", None) or 0.0)
+        self.long_pauses += pause_s > _PAUSE_S
+        if error is not None or pause_s > _PAUSE_S:
+            why = "it ended at once, and told nothing" if error is None else str(error)
+            extra = {"kind": str(self.kind), "error": why, "delay_s": round(pause_s, 2)}
+            logger.warning(what, extra=extra)
+        await anyio.sleep(pause_s)
+
+
+def failed(error: ClusterError | None, *, told: bool, lived_s: float) -> bool:
+    """Whether a watch that ended so was a failure, so that the next one is begun ever later.
+
+    Load balancers cut what works: only one that told nothing can be a failure.
+
+    | it told nothing, and                      | lived under 1 s | under 10 s | longer |
+    | ----------------------------------------- | --------------- | ---------- | ------ |
+    | ended in good order, or was cut           | failure         | none       | none   |
+    | was refused, or ended with another error  | failure         | failure    | none   |
+    """
+    if told or lived_s >= _SETTLED_S:
+        return False
+    worked = error is None or getattr(error, "begun", False)
+    return not worked or lived_s < _PAUSE_S
 
 
 def by_label(label: str) -> Index:

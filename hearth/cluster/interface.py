@@ -86,6 +86,8 @@ class Unavailable(ClusterError):
     message: str = "the cluster cannot be reached"
     retry_after_s: float | None = None
     cause: BaseException | None = field(default=None, repr=False)
+    begun: bool = False
+    """A watch that the cluster had granted was cut."""
 
     def __str__(self) -> str:
         return self.message

@@ -184,6 +184,12 @@ STALENESS = Instrument(
     "Time since the cluster was last heard about a kind.",
     ("kind",),
 )
+INFORMER_PAUSES = Instrument(
+    "counter",
+    "hearth_informer_pauses_total",
+    "Times a kind was not followed for more than a second, since its list or watch had failed.",
+    ("kind",),
+)
 LEADERSHIP = Instrument(
     "gauge",
     "hearth_leadership",
@@ -209,7 +215,7 @@ INSTRUMENTS = (
     PENDING, HELD, IN_FLIGHT, DEMAND, ACTIVE, LEASE, ENDPOINTS, BACKENDS, PHASE, REQUESTS,
     REJECTIONS, FAILURES, ACTIVATION, FIRST_BYTE, REQUEST, STREAMS, PUSHES, WATCHDOG,
     CLIENT_CONNECTIONS, CLIENT_CONNECTIONS_LIMIT, CONNECTIONS_REJECTED, CONNECTIONS, CALLS,
-    RECONCILE, QUEUE, STALENESS, LEADERSHIP, STALL,
+    RECONCILE, QUEUE, STALENESS, INFORMER_PAUSES, LEADERSHIP, STALL,
     LINES_DROPPED, BUILD,
 )  # fmt: skip
 

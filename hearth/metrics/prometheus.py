@@ -36,6 +36,7 @@ class Metrics:
         self._streams: Tally[ServiceKey] = Tally()
         self._depths: dict[str, Callable[[], int]] = {}
         self._ages: dict[str, Callable[[], float]] = {}
+        self._pauses: dict[str, Callable[[], int]] = {}
         self._leadership: Callable[[], str] | None = None
         self._lines_dropped: Callable[[], int] = lambda: 0
         self._clients: Callable[[], tuple[int, int]] | None = None
@@ -131,9 +132,12 @@ class Metrics:
         """Read a queue's depth at every scrape."""
         self._depths[name] = depth
 
-    def read_informer(self, kind: str, staleness_s: Callable[[], float]) -> None:
-        """Read at every scrape how long an informer has heard nothing."""
+    def read_informer(
+        self, kind: str, staleness_s: Callable[[], float], pauses: Callable[[], int]
+    ) -> None:
+        """Read at every scrape how long an informer has heard nothing, and how often it rested."""
         self._ages[kind] = staleness_s
+        self._pauses[kind] = pauses
 
     def read_leadership(self, state: Callable[[], str]) -> None:
         """Read at every scrape where this process stands among those of its release."""
@@ -226,7 +230,11 @@ class Metrics:
         build = _gauge(instruments.BUILD, {(hearth.__version__, platform.python_version()): 1})
         return [
             *of_routes.values(), phases, connections, depths, ages, stands, build,
-            _counted(instruments.LINES_DROPPED, self._lines_dropped()),
+            _counted(
+                instruments.INFORMER_PAUSES,
+                {(kind,): read() for kind, read in self._pauses.items()},
+            ),
+            _counted(instruments.LINES_DROPPED, {(): self._lines_dropped()}),
             _gauge(instruments.CLIENT_CONNECTIONS, {(): clients}),
             _gauge(instruments.CLIENT_CONNECTIONS_LIMIT, {(): limit}),
         ]  # fmt: skip
@@ -271,9 +279,12 @@ def _gauge(instrument: Instrument, values: Mapping[tuple[str, ...], float]) -> M
     return family
 
 
-def _counted(instrument: Instrument, value: float) -> Metric:
+def _counted(instrument: Instrument, values: Mapping[tuple[str, ...], float]) -> Metric:
     """A counter that is kept elsewhere."""
-    return CounterMetricFamily(instrument.name, instrument.help, value=value)
+    family = CounterMetricFamily(instrument.name, instrument.help, labels=instrument.labels)
+    for labels, value in values.items():
+        family.add_metric(labels, value)
+    return family
 
 
 def _counter(registry: CollectorRegistry, instrument: Instrument) -> Counter:

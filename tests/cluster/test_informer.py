@@ -8,7 +8,7 @@ import pytest
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.backoff import Backoff
-from hearth.cluster.informer import Informer, by_label
+from hearth.cluster.informer import Informer, by_label, failed
 from hearth.cluster.interface import (
     Change,
     Conflict,
@@ -320,31 +320,47 @@ class TestOnABadCluster:
             tasks.cancel_scope.cancel()
         assert cluster.asked[:3] == ["list", "watch 5", "list"]
 
-    @pytest.mark.parametrize("lives_s, failures", [(0.0, [1, 2, 3]), (60.0, [])])
-    async def test_only_a_watch_that_ends_at_once_backs_off(self, lives_s, failures):
-        """Clean ends in a row: no storm where they come at once, no pause after a long life."""
-        now, waits = [0.0], []
-
-        class Counting(Backoff):
-            def delay_s(self, failures):
-                waits.append(failures)
-                return 0.0
-
-        def ages():
-            now[0] += lives_s
-            return now[0]
-
-        cluster = Scripted(Listing([], "5"), [], [], [])
-        informer = Informer(cluster, kinds.CONFIG_MAP, backoff=Counting(1, 1), clock=ages)
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(informer.run)
-            with hanging.guard():
-                await cluster.finished.wait()
-            tasks.cancel_scope.cancel()
-        assert cluster.asked == ["list"] + ["watch 5"] * 4
+    @pytest.mark.parametrize(
+        ("lives_s", "failures"), [(0.0, [1, 2, 3]), (2.5, []), (5.0, []), (60.0, [])]
+    )
+    async def test_field_case_144_watches_that_are_cut_in_good_order_are_begun_again_at_once(
+        self, lives_s, failures
+    ):
+        """No storm where they end as soon as they began, no pause after a life of seconds."""
+        waits = await waited(lives_s, [], [], [])
         assert waits == failures
 
-    @pytest.mark.parametrize("lives_s, level", [(0.0, "WARNING"), (60.0, "INFO")])
+    @pytest.mark.parametrize(
+        "end", [[], [Unavailable("cut", begun=True)], [Unavailable("cut")]], ids=["end", "cut", "?"]
+    )
+    async def test_field_case_144_one_that_told_something_is_no_failure(self, end):
+        steps = [[change("ADDED", str(n), version=str(n)), *end] for n in range(6, 16)]
+        assert await waited(0.0, *steps) == []
+
+    async def test_field_case_144_a_pause_of_more_than_a_second_is_told_and_counted(
+        self, caplog, monkeypatch
+    ):
+        slept = []
+
+        async def sleep(seconds):
+            slept.append(seconds)
+
+        monkeypatch.setattr(anyio, "sleep", sleep)
+        cluster = Scripted(Listing([], "5"), *[[] for _ in range(6)])
+        informer = Informer(cluster, kinds.CONFIG_MAP)
+        async with running(informer):
+            with hanging.guard():
+                await cluster.finished.wait()
+        long = [seconds for seconds in slept if seconds > 1]
+        assert len(slept) == 6 and len(long) >= 3
+        assert informer.long_pauses == len(long)
+        told = [record for record in caplog.records if record.message == "watch ended"]
+        assert [record.delay_s for record in told] == [round(seconds, 2) for seconds in long]
+        assert {record.levelname for record in told} == {"WARNING"}
+
+    @pytest.mark.parametrize(
+        ("lives_s", "level"), [(0.0, "WARNING"), (5.0, "WARNING"), (60.0, "INFO")]
+    )
     async def test_only_a_watch_that_fails_at_once_is_warned_of(self, lives_s, level, caplog):
         now = [0.0]
 
@@ -367,3 +383,50 @@ class TestOnABadCluster:
             assert informer.staleness_s() == 0.0
             now[0] = 150.0
             assert informer.staleness_s() == 20.0
+
+
+async def waited(lives_s, *watches):
+    """After watches that lived so long and ended so: for which failures in a row it rested."""
+    now, waits = [0.0], []
+
+    class Counting(Backoff):
+        def delay_s(self, failures):
+            waits.append(failures)
+            return 0.0
+
+    def ages():
+        now[0] += lives_s
+        return now[0]
+
+    cluster = Scripted(Listing([], "5"), *watches)
+    informer = Informer(cluster, kinds.CONFIG_MAP, backoff=Counting(0.001, 0.001), clock=ages)
+    async with running(informer):
+        with hanging.guard():
+            await cluster.finished.wait()
+    assert cluster.asked.count("list") == 1 and len(cluster.asked) == len(watches) + 2
+    return waits
+
+
+CUT = Unavailable("cut", begun=True)
+REFUSED = Unavailable("refused")
+
+
+@pytest.mark.parametrize(
+    ("error", "told", "lived_s", "failure"),
+    [
+        (None, False, 0.1, True),
+        (None, False, 1.0, False),
+        (None, False, 5.0, False),
+        (None, True, 0.0, False),
+        (CUT, False, 0.1, True),
+        (CUT, False, 5.0, False),
+        (CUT, True, 0.0, False),
+        (REFUSED, False, 0.1, True),
+        (REFUSED, False, 5.0, True),
+        (REFUSED, False, 10.0, False),
+        (REFUSED, True, 5.0, False),
+        (Forbidden("RBAC"), False, 0.0, True),
+    ],
+)
+def test_field_case_144_which_end_of_a_watch_is_a_failure(error, told, lived_s, failure):
+    assert failed(error, told=told, lived_s=lived_s) is failure

@@ -185,7 +185,7 @@ async def test_the_process_is_measured_too(world):
     world.metrics.called("IsActive", code="OK")
     world.metrics.reconciled(result="ok", seconds=0.25)
     world.metrics.read_queue("services", lambda: 7)
-    world.metrics.read_informer("pods", lambda: 1.5)
+    world.metrics.read_informer("pods", lambda: 1.5, lambda: 3)
     world.metrics.read_leadership(lambda: "fenced")
     world.metrics.read_connections(lambda: 2)
     seen = await world.scrape()
@@ -194,6 +194,7 @@ async def test_the_process_is_measured_too(world):
     assert seen["reconcile_seconds_sum", "ok"] == 0.25
     assert seen["queue_depth", "services"] == 7
     assert seen["informer_staleness_seconds", "pods"] == 1.5
+    assert seen["informer_pauses_total", "pods"] == 3
     assert seen["leadership", "fenced"] == 1
     assert seen["keda_connections",] == 2
     assert [value for name, value in seen.items() if name[0] == "build_info"] == [1]

@@ -1,5 +1,6 @@
 """Send one request to the API server, within its deadline, as often as it takes."""
 
+import dataclasses
 import logging
 import random
 import re
@@ -131,6 +132,7 @@ class Transport:
             sock_read=self.limits.silence_s,
         )
         response: aiohttp.ClientResponse | None = None
+        begun = False
         try:
             response = await self._send(self._pools.watches, request, timeout)
             if response.status == 401 and await self._renew():
@@ -138,10 +140,12 @@ class Transport:
                 response = await self._send(self._pools.watches, request, timeout)
             if response.status != 200:
                 raise await self._error(response, request)
+            begun = True
             while chunk := await response.content.readany():
                 yield chunk
         except _NETWORK as error:
-            raise self._broken(error, request) from error
+            broken = self._broken(error, request)
+            raise dataclasses.replace(broken, begun=begun) from error
         finally:
             if response is not None:
                 _cut(response)

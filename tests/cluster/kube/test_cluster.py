@@ -216,6 +216,16 @@ class TestWatch:
         assert found == [("ADDED", "2"), ("MODIFIED", "3"), ("BOOKMARK", "8"), ("DELETED", "9")]
         assert error is None
 
+    @pytest.mark.parametrize(("answer", "begun"), [(watch(then=drop), True), (drop, False)])
+    async def test_field_case_144_one_that_was_granted_and_cut_says_so(
+        self, cluster, server, answer, begun
+    ):
+        server.on("GET", PODS, always=answer)
+        with pytest.raises(Unavailable) as error:
+            async for _ in cluster.watch(kinds.POD, since="1"):
+                pass
+        assert error.value.begun is begun
+
     async def test_a_hundred_ends_are_a_hundred_requests(self, cluster, server):
         """Nothing reconnects behind the caller's back: its back-off is the only one."""
         server.on("GET", PODS, always=watch())
