@@ -2,7 +2,7 @@
 
 Only ever `true`: a `false` is ignored by newer KEDA and ends the cooldown in older ones.  A push
 can get lost on KEDA's side, so it is repeated, slowly, while nothing comes of it; each one costs
-KEDA a write, so a service that is served gets none.
+KEDA a write, so a service that is served gets none but the greeting of a stream that is new.
 """
 
 import logging
@@ -230,7 +230,13 @@ class Pushes:
         return spell
 
     def _look(self, stream: _Stream, spell: Spell | None, now: float) -> None:
-        if self._gate.closed is not None or not self._serves(stream):
+        if self._gate.closed is not None:
+            # KEDA leaves replicas alone meanwhile, so what it was told holds on; what was due and
+            # not sent it was not told.
+            stream.greeted = stream.greeted and not stream.due
+            stream.told, stream.due = None, False
+            return
+        if not self._serves(stream):
             stream.told, stream.due, stream.greeted = None, False, False
             return
         stream.told, due = decide(stream.told, spell, now=now)

@@ -281,3 +281,46 @@ async def test_field_cases_49_and_58_only_true_is_pushed_and_only_polls_say_no(w
         assert not await active()
         await world.server.stop()
     assert heard == [True]
+
+
+async def test_field_case_149_after_an_outage_only_what_is_unserved_is_pushed(world):
+    """A stream is greeted once; who hears again of what is served writes for nothing."""
+    world.serve(ready=True)
+    claim = world.demand.admit(KEY, limit=1)
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        assert (await stream.recv_message()).result
+        for _ in range(3):
+            world.server.gate.close("fenced")
+            world.time.advance(60)
+            await anyio.wait_all_tasks_blocked()
+            world.server.gate.open()
+            await anyio.wait_all_tasks_blocked()
+        assert world.count.pushes == 1
+        world.server.gate.close("fenced")
+        world.serve(ready=False)
+        world.server.gate.open()
+        assert (await stream.recv_message()).result
+        assert world.count.pushes == 2
+        world.serve(ready=True)
+        async with world.stub().StreamIsActive.open() as new:
+            await new.send_message(reference(), end=True)
+            assert (await new.recv_message()).result
+            assert world.count.pushes == 3
+            await new.cancel()
+        claim.release()
+        await stream.cancel()
+
+
+async def test_field_case_149_a_greeting_that_was_not_sent_is_not_forgotten(world):
+    world.serve(ready=True)
+    world.demand.admit(KEY, limit=1)
+    world.server.gate.close("fenced")
+    async with world.stub().StreamIsActive.open() as stream:
+        await stream.send_message(reference(), end=True)
+        await world.until_streams(1)
+        await anyio.wait_all_tasks_blocked()
+        assert world.count.pushes == 0
+        world.server.gate.open()
+        assert (await stream.recv_message()).result
+        await stream.cancel()
