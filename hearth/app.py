@@ -80,10 +80,13 @@ class App:
         returns: bool = True,
         replica_sets: bool = False,
         own_hosts: Collection[str] = (),
+        hpa_watchdog_s: float = 0.0,
     ) -> None:
         """`scaler_tls_port`: None where there is no mutual TLS.  `returns`: whether another process
         takes over when this one stops.  `replica_sets`: whether the cluster puts them between a
-        Deployment and its pods.  `own_hosts`: more names of this machine, as HostTable has them."""
+        Deployment and its pods.  `own_hosts`: more names of this machine, as HostTable has them.
+        `hpa_watchdog_s`: how long the HPA may leave a service with too few replicas; 0: as long as
+        it likes."""
         self._cluster = cluster
         self._settings = settings
         self._scaler_tls_port = scaler_tls_port
@@ -107,6 +110,7 @@ class App:
         self.metrics.read_client_connections(
             lambda: (self.gateway.client_connections, self.gateway.client_connections_limit)
         )
+        self.metrics.read_gate(lambda: self.scaler.gate.closed is None)
         self.metrics.read_connections(self.scaler.connections)
         self._namespaces: WorkQueue[str] = WorkQueue()
         self.identities.listen(self._services.add)
@@ -133,6 +137,7 @@ class App:
             services=self._services,
             metrics=self.metrics,
             polling_s=settings.polling_interval,
+            hpa_watchdog_s=hpa_watchdog_s,
         )
         self._unready: str | None = "the cluster's state is not read yet"
         self.admin = Admin(
@@ -218,6 +223,8 @@ class App:
             certificate_problem=self.identities.problem,
             connected=self._autoscaling.connected,
             key_problem=self._key_secrets.problem,
+            stands=self._autoscaling.stands,
+            lagging=self._autoscaling.lagging,
         )
         reconciler = Reconciler(
             self._cluster,

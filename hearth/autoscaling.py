@@ -7,6 +7,7 @@ from hearth.cluster.interface import Cluster
 from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
 from hearth.keda.builtin import BuiltinScaler
+from hearth.keda.hpa_watchdog import HpaWatchdog
 from hearth.keda.presence import Presence
 from hearth.keda.scene import Scene
 from hearth.keda.server import ScalerServer
@@ -31,7 +32,10 @@ class Autoscaling:
         services: WorkQueue[ServiceKey],
         metrics: Metrics,
         polling_s: float,
+        hpa_watchdog_s: float = 0.0,
     ) -> None:
+        """`hpa_watchdog_s`: how long the HPA may leave a service with too few replicas; 0: as long
+        as it likes."""
         self._cluster = cluster
         self._scene = Scene(demand=demand, routes=routes, scaler=scaler, installation=watching)
         self._watching = watching
@@ -43,11 +47,30 @@ class Autoscaling:
             scaler.gate,
             installation=watching,
             look_again=lambda key, after_s: services.add(key, after_s=after_s),
+            drained_at=scaler.answers.drained_at,
         )
+        self._hpa: HpaWatchdog | None = None
+        if hpa_watchdog_s:
+            self._hpa = HpaWatchdog(
+                cluster,
+                self._scene,
+                after_s=hpa_watchdog_s,
+                tell=telling.warnings(cluster, watching),
+                scaled=metrics.scaled_for_keda,
+                changed=services.add,
+            )
 
     def connected(self, key: ServiceKey) -> bool | None:
         """Whether KEDA listens to a service that has a ScaledObject; None: too early to tell."""
         return self._presence.connected(key)
+
+    def stands(self, key: ServiceKey, complains: bool) -> bool:
+        """Whether KEDA, where it complains of this service, does so for a reason of its own."""
+        return self._presence.stands(key, complains=complains)
+
+    def lagging(self, key: ServiceKey) -> bool:
+        """Whether the service was scaled up in the HPA's place."""
+        return self._hpa is not None and self._hpa.lagging(key)
 
     async def run(self, watchdog_s: float | None) -> None:
         """Until cancelled.  `watchdog_s`: how long KEDA may take to act on a push; None: as long
@@ -56,6 +79,8 @@ class Autoscaling:
             tasks.start_soon(self._builtin().run)
             if watchdog_s is not None:
                 tasks.start_soon(self._watchdog(watchdog_s).run)
+            if self._hpa is not None:
+                tasks.start_soon(self._hpa.run)
 
     def _builtin(self) -> BuiltinScaler:
         return BuiltinScaler(self._cluster, self._scene, polling_s=self._polling_s)

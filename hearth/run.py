@@ -63,7 +63,13 @@ async def _serve(settings: ClusterSettings) -> int:
             ),
         )
         fenced = Fenced(scoped.over(cluster, settings.namespaces), leader)
-        app = App(fenced, settings, scaler_tls_port=settings.scaler_tls_port, replica_sets=True)
+        app = App(
+            fenced,
+            settings,
+            scaler_tls_port=settings.scaler_tls_port,
+            replica_sets=True,
+            hpa_watchdog_s=settings.hpa_watchdog,
+        )
         app.scaler.gate.close(_STANDBY)
         app.metrics.read_leadership(lambda: leader.state)
         role = Role(cluster, fenced, namespace=settings.namespace, pod=settings.pod_name)

@@ -152,6 +152,11 @@ class ClusterSettings(Settings):
         Duration(10),
         description="How long KEDA may take to act on a push before Hearth scales up itself.",
     )
+    hpa_watchdog: Duration = Field(
+        Duration(60),
+        description="How long the HPA may leave a service with fewer replicas than demand asks for"
+        " before Hearth scales up itself, up to max; 0s: as long as it likes.",
+    )
     backend_guard: Guard = Field(
         "warn",
         description="What is done about pods that go past the gateway to a service with"

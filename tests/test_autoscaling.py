@@ -6,6 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 import anyio
+import anyio.lowlevel
 
 from hearth.api.meta import ServiceKey
 from hearth.autoscaling import Autoscaling
@@ -103,7 +104,10 @@ class World:
 
 
 @asynccontextmanager
-async def leading(*, keda: bool, watchdog_s: float | None = None) -> AsyncIterator[World]:
+async def leading(
+    *, keda: bool, watchdog_s: float | None = None, hpa_watchdog_s: float = 0, patient: bool = False
+) -> AsyncIterator[World]:
+    """`patient`: complaints of KEDA have the time that they have in production."""
     cluster, routes, demand = Bare(keda=keda), RouteTable(), DemandTable(linger_s=30)
     queue: WorkQueue[ServiceKey] = WorkQueue()
     watching = Watching(
@@ -113,9 +117,16 @@ async def leading(*, keda: bool, watchdog_s: float | None = None) -> AsyncIterat
     scaler = ScalerServer(demand, routes)
     autoscaling = Autoscaling(
         cluster, demand=demand, routes=routes, scaler=scaler, watching=watching, services=queue,
-        metrics=Metrics(demand=demand, routes=routes), polling_s=15,
+        metrics=Metrics(demand=demand, routes=routes), polling_s=15, hpa_watchdog_s=hpa_watchdog_s,
     )  # fmt: skip
-    publisher = Publisher(watching, routes=routes, demand=demand, connected=autoscaling.connected)
+    publisher = Publisher(
+        watching,
+        routes=routes,
+        demand=demand,
+        connected=autoscaling.connected,
+        stands=autoscaling.stands if patient else lambda key, complains: complains,
+        lagging=autoscaling.lagging,
+    )
     publisher.follow()
     reconciler = Reconciler(
         cluster, watching, routes=routes, demand=demand, site=Site(), publisher=publisher
@@ -124,7 +135,9 @@ async def leading(*, keda: bool, watchdog_s: float | None = None) -> AsyncIterat
         "services", reconciler.reconcile, queue=queue, informers=watching.informers
     )
     await cluster.create(written(builders.runtime()))
-    await cluster.create(written(builders.service({"cache": {"strategy": "None"}}, uid="")))
+    await cluster.create(
+        written(builders.service({"cache": {"strategy": "None"}, "scaling": {"max": 3}}, uid=""))
+    )
     async with anyio.create_task_group() as tasks:
         for informer in watching.informers:
             tasks.start_soon(informer.run)
@@ -134,6 +147,13 @@ async def leading(*, keda: bool, watchdog_s: float | None = None) -> AsyncIterat
         scaler.gate.open()
         yield World(cluster, demand, routes, scaler, autoscaling)
         tasks.cancel_scope.cancel()
+
+
+async def keda_says(world: World, *conditions: dict) -> None:
+    """What KEDA writes into the ScaledObject's status."""
+    scaled_object = await world.cluster.get(kinds.SCALED_OBJECT, *KEY)
+    status = {"conditions": list(conditions)}
+    await world.cluster.patch_status(scaled_object | {"status": status}, manager="keda")
 
 
 async def seen(world: World, count: int) -> None:
@@ -177,3 +197,54 @@ async def test_keda_that_is_dead():
         assert event["involvedObject"]["name"] == "chat"
         assert "holds no push stream" in event["message"]
         await seen(world, 1)
+
+
+TROUBLE = {"type": "Ready", "status": "False", "reason": "TriggerError", "message": "no answer"}
+BROKEN = {"type": "Ready", "status": "False", "reason": "ScaledObjectCheckFailed", "message": "m"}
+NO_METRIC = {
+    "type": "HPAActive", "status": "False", "reason": "FailedGetExternalMetric",
+    "message": "unable to fetch metrics from external metrics API",
+}  # fmt: skip
+
+
+async def test_field_case_133_a_change_of_leader_is_no_services_trouble():
+    async with leading(keda=True, patient=True) as world:
+        world.scaler.take_over(drain_s=120)
+        await world.says("ScaledObjectApplied")
+        await keda_says(world, TROUBLE)
+        with hanging.guard():
+            while KEY not in world.autoscaling._presence._complains_since:
+                await anyio.lowlevel.checkpoint()
+        # What is KEDA's own trouble with the object is told all the same, and is the first told.
+        await keda_says(world, BROKEN)
+        await world.says("ScaledObjectCheckFailed")
+        await world.event("ScaledObjectCheckFailed")
+        events = (await world.cluster.list(kinds.EVENT)).items
+        warned = [event["reason"] for event in events if event["type"] == "Warning"]
+        assert warned == ["ScaledObjectCheckFailed"]
+
+
+async def test_field_case_138_an_hpa_without_its_metric_is_told():
+    async with leading(keda=True) as world:
+        await world.says("ScaledObjectApplied")
+        await keda_says(world, {"type": "Ready", "status": "True"}, NO_METRIC)
+        said = await world.says("FailedGetExternalMetric")
+        assert "unable to fetch metrics" in said
+        event = await world.event("FailedGetExternalMetric")
+        assert event["type"] == "Warning"
+
+
+async def test_field_case_138_demand_that_is_known_is_scaled_for_and_told():
+    async with leading(keda=True, hpa_watchdog_s=0.04) as world:
+        await world.says("ScaledObjectApplied")
+        await seen(world, 0)
+        await world.cluster.scale(KEY, replicas=1)
+        await seen(world, 1)
+        route = world.routes.find(KEY)
+        assert route is not None and route.scale is not None and route.scale.max > 1
+        for _ in range(2 * route.scale.target):
+            world.demand.admit(KEY, limit=999)
+        event = await world.event("HPADidNotScale")
+        assert event["type"] == "Warning"
+        await seen(world, 2)
+        assert "metrics server" in await world.says("HPADidNotScale")

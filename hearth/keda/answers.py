@@ -1,5 +1,6 @@
 """What may be said of a service's demand now, to KEDA or to whoever does its part."""
 
+import logging
 from collections.abc import Callable
 
 from hearth.api.meta import ServiceKey
@@ -7,6 +8,8 @@ from hearth.demand import DemandTable
 from hearth.keda import push
 from hearth.keda.gate import Gate
 from hearth.routes import RouteTable
+
+log = logging.getLogger(__name__)
 
 
 class Unknown(Exception):
@@ -62,7 +65,14 @@ class Answers:
 
     def take_over(self, *, drain_s: float) -> None:
         """Another process served until now and may finish streams for `drain_s` from now."""
+        # Said once, here: what KEDA complains of meanwhile is meant, and no service's trouble.
+        log.info("took over from another process", extra={"drain_s": drain_s})
         self._taken_over_until = self._clock() + drain_s
+
+    def drained_at(self) -> float:
+        """When (on the clock) the process before this one has finished its streams at the latest;
+        minus infinity where there was none."""
+        return self._taken_over_until
 
     def _check(self, key: ServiceKey, uid: str) -> None:
         if self._gate.closed is not None:

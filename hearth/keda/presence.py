@@ -1,5 +1,6 @@
-"""Whether KEDA listens: a push stream for each service says so."""
+"""Whether KEDA listens, by its push streams, and whether what it complains of is worth telling."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Protocol
@@ -9,11 +10,15 @@ from hearth.keda.gate import Gate
 from hearth.keda.push import Pushes
 from hearth.routes import RouteTable
 
+log = logging.getLogger(__name__)
+
 SILENT_S = 150.0
 """No stream for any service: after an outage of ours KEDA's connection may rest for 144 s."""
 OVERLOOKED_S = 600.0
 """None for this one: a KEDA that starts takes in some two ScaledObjects a second, and opens a
 stream that broke off again after up to a minute."""
+COMPLAINT_S = 40.0
+"""A complaint of KEDA that is gone at its second poll after that was a hiccup."""
 
 
 class Installation(Protocol):
@@ -49,18 +54,23 @@ class Presence:
         *,
         installation: Installation,
         look_again: Callable[[ServiceKey, float], None],
+        drained_at: Callable[[], float] = lambda: float("-inf"),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`drained_at`: when the process before this one has finished its streams."""
         self._pushes = pushes
         self._routes = routes
         self._gate = gate
         self._look_again = look_again
         self._clock = clock
+        self._drained_at = drained_at
         self._silent_since: dict[ServiceKey, float] = {}
+        self._complains_since: dict[ServiceKey, float] = {}
+        self._opened_at = clock()
         pushes.listen(self._stream_changed)
         routes.listen(self._route_changed)
-        gate.listen(self._silent_since.clear)
-        installation.listen_keda(self._silent_since.clear)
+        gate.listen(self._gate_changed)
+        installation.listen_keda(self._begin_anew)
 
     def connected(self, key: ServiceKey) -> bool | None:
         """Whether KEDA listens to this service, which has a ScaledObject and is not paused.
@@ -81,6 +91,39 @@ class Presence:
         self._look_again(key, left_s)
         return None
 
+    def stands(self, key: ServiceKey, *, complains: bool) -> bool:
+        """Whether a complaint of KEDA about what Hearth answers is this service's trouble.
+
+        It is not while Hearth answers nothing on purpose, for as long after that as KEDA's
+        connection may rest, nor where KEDA has not complained for some polls.
+        """
+        if not complains:
+            self._complains_since.pop(key, None)
+            return False
+        if self._gate.closed is not None:
+            self._look_again(key, SILENT_S)
+            return False
+        now = self._clock()
+        quiet_s = max(self._opened_at, self._drained_at()) + SILENT_S - now
+        since = self._complains_since.setdefault(key, now)
+        left_s = max(quiet_s, since + COMPLAINT_S - now)
+        if left_s <= 0:
+            return True
+        self._look_again(key, left_s)
+        return False
+
+    def _begin_anew(self) -> None:
+        self._silent_since.clear()
+        self._complains_since.clear()
+
+    def _gate_changed(self) -> None:
+        self._begin_anew()
+        if self._gate.closed is None:
+            self._opened_at = self._clock()
+            log.info("KEDA is answered")
+        else:
+            log.info("KEDA is not answered", extra={"reason": self._gate.closed})
+
     def _stream_changed(self, key: ServiceKey) -> None:
         # One that ends because Hearth does is no news.
         if self._pushes.streams(key) or self._gate.closed is None:
@@ -90,3 +133,4 @@ class Presence:
         route = self._routes.find(key)
         if route is None or route.paused:
             self._silent_since.pop(key, None)
+            self._complains_since.pop(key, None)

@@ -147,7 +147,8 @@ PUSHES = Instrument(
 WATCHDOG = Instrument(
     "counter",
     "hearth_watchdog_scales_total",
-    "Times that Hearth scaled a service from zero itself, since KEDA did nothing upon its pushes.",
+    "Times that Hearth scaled a service up itself, since KEDA did nothing upon its pushes, or the"
+    " HPA nothing upon its demand.",
     _SERVICE,
 )
 CONNECTIONS = Instrument(
@@ -167,6 +168,12 @@ CONNECTIONS_REJECTED = Instrument(
     "counter",
     "hearth_connections_rejected_total",
     "Client connections that were one too many: answered 503 `overloaded`, or closed.",
+)
+GATE = Instrument(
+    "gauge",
+    "hearth_scaler_gate_open",
+    "1 while KEDA is answered from what is known; 0 while this process starts, stands by, is fenced"
+    " or stops: KEDA then leaves replicas as they are, and what it complains of is meant.",
 )
 CALLS = Instrument(
     "counter",
@@ -214,7 +221,7 @@ BUILD = Instrument("gauge", "hearth_build_info", "1; which Hearth this is.", ("v
 INSTRUMENTS = (
     PENDING, HELD, IN_FLIGHT, DEMAND, ACTIVE, LEASE, ENDPOINTS, BACKENDS, PHASE, REQUESTS,
     REJECTIONS, FAILURES, ACTIVATION, FIRST_BYTE, REQUEST, STREAMS, PUSHES, WATCHDOG,
-    CLIENT_CONNECTIONS, CLIENT_CONNECTIONS_LIMIT, CONNECTIONS_REJECTED, CONNECTIONS, CALLS,
+    CLIENT_CONNECTIONS, CLIENT_CONNECTIONS_LIMIT, CONNECTIONS_REJECTED, CONNECTIONS, GATE, CALLS,
     RECONCILE, QUEUE, STALENESS, INFORMER_PAUSES, LEADERSHIP, STALL,
     LINES_DROPPED, BUILD,
 )  # fmt: skip

@@ -38,6 +38,7 @@ class Metrics:
         self._ages: dict[str, Callable[[], float]] = {}
         self._pauses: dict[str, Callable[[], int]] = {}
         self._leadership: Callable[[], str] | None = None
+        self._gate_open: Callable[[], bool] | None = None
         self._lines_dropped: Callable[[], int] = lambda: 0
         self._clients: Callable[[], tuple[int, int]] | None = None
         self._connections: Callable[[], int] | None = None
@@ -147,6 +148,10 @@ class Metrics:
         """Read at every scrape how many lines of the log were lost."""
         self._lines_dropped = dropped
 
+    def read_gate(self, gate_open: Callable[[], bool]) -> None:
+        """Read at every scrape whether KEDA is answered."""
+        self._gate_open = gate_open
+
     def read_client_connections(self, connections: Callable[[], tuple[int, int]]) -> None:
         """Read at every scrape how many client connections are open, and how many may be."""
         self._clients = connections
@@ -235,6 +240,7 @@ class Metrics:
                 {(kind,): read() for kind, read in self._pauses.items()},
             ),
             _counted(instruments.LINES_DROPPED, {(): self._lines_dropped()}),
+            _gauge(instruments.GATE, {(): float(self._gate_open())} if self._gate_open else {}),
             _gauge(instruments.CLIENT_CONNECTIONS, {(): clients}),
             _gauge(instruments.CLIENT_CONNECTIONS_LIMIT, {(): limit}),
         ]  # fmt: skip

@@ -51,12 +51,16 @@ class Publisher:
         certificate_problem: Callable[[ServiceKey], str | None] = lambda key: None,
         connected: Callable[[ServiceKey], bool | None] = lambda key: True,
         key_problem: Callable[[LLMService], str | None] = lambda service: None,
+        stands: Callable[[ServiceKey, bool], bool] = lambda key, complains: complains,
+        lagging: Callable[[ServiceKey], bool] = lambda key: False,
         clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         """`shared_refusal` says why a namespace has no shared endpoint, `certificate_problem` why
         KEDA cannot be answered over TLS, `connected` whether KEDA listens to a service that has a
-        ScaledObject (None: too early to tell), `key_problem` why no API key can be checked."""
+        ScaledObject (None: too early to tell), `key_problem` why no API key can be checked, `stands`
+        whether KEDA, where it complains, does so for a reason of this service, `lagging` whether
+        Hearth scaled it in the HPA's place."""
         self._watching = watching
         self._routes = routes
         self._demand = demand
@@ -64,6 +68,8 @@ class Publisher:
         self._certificate_problem = certificate_problem
         self._connected = connected
         self._key_problem = key_problem
+        self._stands = stands
+        self._lagging = lagging
         self._clock = clock
         self._wall = wall
         self._memories: dict[ServiceKey, Memory] = {}
@@ -160,6 +166,9 @@ class Publisher:
                 paused=paused,
                 connected=status.connected(service) if listens is None else listens,
                 certificate=self._certificate_problem(service.key),
+                stands=self._stands(service.key, status.complaint(scaled_object) is not None),
+                lagging=self._lagging(service.key),
+                before=status.last_autoscaling(service),
             ),
             runtime=decided.runtime,
             refusal=decided.refusal,

@@ -21,6 +21,8 @@ WARNING = "Warning"
 OWN = (READY, ACTIVE, DEGRADED, AUTOSCALING, WARNING)
 
 _NOT_CONNECTED = "KEDANotConnected"
+_TRIGGER_ERRORS = ("TriggerError", "PartialTriggerError")
+"""KEDA's words for: Hearth did not answer, or not with what was asked."""
 
 Truth = Literal["True", "False", "Unknown"]
 _LONGEST = 4096
@@ -108,11 +110,16 @@ def autoscaling(
     paused: bool,
     connected: bool = True,
     certificate: str | None = None,
+    stands: bool = True,
+    lagging: bool = False,
+    before: Said | None = None,
 ) -> Said:
     """Whether KEDA's side is configured, by its own word on the ScaledObject as it is now.
 
     `connected`: whether KEDA listens to this service.  `certificate`: what is wrong with the one
-    that KEDA is answered with, if anything.
+    that KEDA is answered with, if anything.  `stands`: whether what KEDA complains of (`complaint`)
+    is this service's trouble; else it was there already where `before`, what was said last, has its
+    reason.  `lagging`: Hearth had to scale up in the HPA's place.
     """
     if not keda:
         return Said(
@@ -132,13 +139,17 @@ def autoscaling(
             f"the ScaledObject is being deleted, and waits for its finalizers ({waits}); KEDA takes"
             " off its own when it runs. Hearth writes it anew when it is gone",
         )
+    complains = complaint(scaled_object)
+    known = before is not None and complains is not None and before.reason == complains.reason
     said = failures.condition(scaled_object, "Ready")
-    if said.get("status") == "False":
+    if said.get("status") == "False" and not _answers(said):
         return Said("False", said.get("reason") or "NotReady", said.get("message", ""))
     if paused:
         return Said(
             "False", "Paused", "KEDA is paused by an annotation of the ScaledObject; remove it"
         )
+    if complains is not None and (stands or known):
+        return complains
     if not connected:
         return Said(
             "False",
@@ -147,7 +158,51 @@ def autoscaling(
             " its log says of this ScaledObject, and whether it may reach Hearth's scaler port."
             " Until then Hearth wakes the service itself, some seconds late",
         )
+    if lagging:
+        return Said(
+            "False",
+            "HPADidNotScale",
+            "the HPA added no replicas though demand asks for more, so Hearth did; see whether"
+            " KEDA's metrics server runs, and what the HPA's conditions say",
+        )
+    if complains is not None and before is None:
+        return Said("Unknown", "Progressing", "KEDA's next polls will tell")
     return Said("True", "ScaledObjectApplied")
+
+
+def complaint(scaled_object: Manifest | None) -> Said | None:
+    """What KEDA says went wrong between it, Hearth and the HPA; all of it may be a hand-over's."""
+    if scaled_object is None:
+        return None
+    said = failures.condition(scaled_object, "Ready")
+    if said.get("status") == "False" and _answers(said):
+        return Said("False", said["reason"], said.get("message", ""))
+    if said.get("status") == "Unknown" and _answers(said):
+        return Said("Unknown", said["reason"], said.get("message", ""))
+    # KEDA from 2.20.2 on tells of the HPA that it made.
+    hpa = failures.condition(scaled_object, "HPAActive")
+    if hpa.get("status") == "False":
+        return Said(
+            "False",
+            hpa.get("reason") or "HPANotActive",
+            "the HPA cannot scale between 1 and max: "
+            + (hpa.get("message") or "it does not say why"),
+        )
+    return None
+
+
+def _answers(said: Manifest) -> bool:
+    """Whether KEDA complains of what it was answered, and not of the ScaledObject."""
+    reason = said.get("reason") or ""
+    return reason in _TRIGGER_ERRORS or reason.startswith("FailedGet")
+
+
+def last_autoscaling(service: LLMService) -> Said | None:
+    """What the last status says of KEDA's side."""
+    for condition in service.status.conditions:
+        if condition.type == AUTOSCALING:
+            return Said(condition.status, condition.reason, condition.message)
+    return None
 
 
 def connected(service: LLMService) -> bool:

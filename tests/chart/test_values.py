@@ -41,6 +41,7 @@ SETTINGS = {
     "error_detail": ("gateway", "errorDetail"),
     "polling_interval": ("scaler", "pollingInterval"),
     "watchdog": ("scaler", "watchdog"),
+    "hpa_watchdog": ("scaler", "hpaWatchdog"),
     "admin_token": ("admin", "tokenSecret", "name"),
     "backend_guard": ("backends", "guard"),
     "scrape_namespaces": ("backends", "scrapeNamespaces"),

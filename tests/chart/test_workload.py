@@ -99,7 +99,7 @@ def test_settings_arrive_as_the_program_reads_them(helm):
             "corsOrigins": ["https://a.example", "https://b.example"], "readyGrace": "20s",
             "drainLimit": "5m", "errorDetail": "full",
         },
-        scaler={"pollingInterval": "30s", "watchdog": "20s"},
+        scaler={"pollingInterval": "30s", "watchdog": "20s", "hpaWatchdog": "2m"},
         admin={"hosts": ["hearth.example.com"]},
         log={"level": "debug", "format": "json"},
     )  # fmt: skip
@@ -122,6 +122,7 @@ def test_settings_arrive_as_the_program_reads_them(helm):
         "drain_limit": 300,
         "polling_interval": 30,
         "watchdog": 20,
+        "hpa_watchdog": 120,
         "log_level": "debug",
         "log_format": "json",
     }

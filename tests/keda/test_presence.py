@@ -11,7 +11,7 @@ from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.keda import presence
 from hearth.keda.gate import Gate
-from hearth.keda.presence import OVERLOOKED_S, SILENT_S, Presence
+from hearth.keda.presence import COMPLAINT_S, OVERLOOKED_S, SILENT_S, Presence
 from hearth.keda.push import Pushes, Unobserved
 from hearth.routes import Route, RouteTable
 from tests.keda.scaled import KEY, Installed, settle
@@ -29,6 +29,7 @@ class Bench:
     installed: Installed
     presence: Presence
     looks: list[tuple[ServiceKey, float]]
+    drained_at: float = float("-inf")
 
     def serve(self, key: ServiceKey = KEY, *, paused: bool = False) -> None:
         self.routes.put(Route(key=key, uid="u", created=0, phase="Ready", paused=paused))
@@ -60,10 +61,11 @@ def bench() -> Bench:
         gate,
         installation=installed,
         look_again=lambda key, after_s: looks.append((key, after_s)),
+        drained_at=lambda: of.drained_at,
         clock=time.clock,
     )
-    gate.open()
     of = Bench(time, routes, gate, pushes, installed, made, looks)
+    gate.open()
     of.serve()
     of.serve(OTHER)
     return of
@@ -132,3 +134,47 @@ async def test_what_begins_anew_has_all_its_time(bench, meanwhile):
     bench.time.advance(OVERLOOKED_S)
     meanwhile(bench)
     assert bench.presence.connected(KEY) is None
+
+
+async def test_field_case_133_what_keda_says_of_a_hand_over_is_no_services_trouble(bench):
+    bench.drained_at = bench.time.now + 120
+    bench.looks.clear()
+    assert not bench.presence.stands(KEY, complains=True)
+    assert bench.looks == [(KEY, 120 + SILENT_S)]
+    bench.time.advance(120 + SILENT_S - 1)
+    assert not bench.presence.stands(KEY, complains=True)
+    bench.time.advance(1)
+    assert bench.presence.stands(KEY, complains=True)
+
+
+async def test_field_case_133_nor_of_an_outage_of_the_api_server(bench):
+    bench.time.advance(SILENT_S + COMPLAINT_S)
+    bench.gate.close("fenced")
+    bench.looks.clear()
+    assert not bench.presence.stands(KEY, complains=True)
+    assert bench.looks == [(KEY, SILENT_S)]
+    bench.time.advance(600)
+    bench.gate.open()
+    assert not bench.presence.stands(KEY, complains=True)
+    bench.time.advance(SILENT_S)
+    assert bench.presence.stands(KEY, complains=True)
+
+
+async def test_a_complaint_that_is_gone_with_the_next_polls_is_not_told(bench):
+    bench.time.advance(SILENT_S)
+    bench.looks.clear()
+    assert not bench.presence.stands(KEY, complains=True)
+    assert bench.looks == [(KEY, COMPLAINT_S)]
+    bench.time.advance(COMPLAINT_S - 1)
+    assert not bench.presence.stands(KEY, complains=False)
+    assert not bench.presence.stands(KEY, complains=True)
+    bench.time.advance(COMPLAINT_S)
+    assert bench.presence.stands(KEY, complains=True)
+
+
+async def test_field_case_133_a_turn_of_the_gate_is_said_once_for_all_services(bench, caplog):
+    caplog.set_level("INFO")
+    bench.gate.close("the API server cannot be reached")
+    bench.gate.close("Hearth is stopping")
+    bench.gate.open()
+    assert caplog.messages == ["KEDA is not answered", "KEDA is answered"]

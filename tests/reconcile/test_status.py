@@ -285,3 +285,56 @@ def test_whether_keda_listened_by_the_last_status():
         before = {"conditions": [condition("AutoscalingReady", "False", reason)]}
         assert status.connected(service(status=before)) is expected
     assert status.connected(service())
+
+
+TRIGGER = {"type": "Ready", "status": "False", "reason": "TriggerError", "message": "no answer"}
+PARTIAL = {"type": "Ready", "status": "Unknown", "reason": "PartialTriggerError", "message": "m"}
+GAP = {"type": "Ready", "status": "False", "reason": "FailedGetExternalMetric", "message": "m"}
+BAD = {"type": "Ready", "status": "False", "reason": "ScaledObjectCheckFailed", "message": "m"}
+HPA = {"type": "HPAActive", "status": "False", "reason": "FailedGetExternalMetric", "message": "m"}
+ASLEEP = {"type": "HPAActive", "status": "True", "reason": "ScalingDisabled"}
+
+
+@pytest.mark.parametrize(
+    ("said", "stands", "before", "expected"),
+    [
+        (TRIGGER, True, None, ("False", "TriggerError")),
+        (TRIGGER, False, ("True", "ScaledObjectApplied"), ("True", "ScaledObjectApplied")),
+        (TRIGGER, False, ("False", "TriggerError"), ("False", "TriggerError")),
+        (TRIGGER, False, ("False", "KEDAMissing"), ("True", "ScaledObjectApplied")),
+        (TRIGGER, False, None, ("Unknown", "Progressing")),
+        (PARTIAL, True, None, ("Unknown", "PartialTriggerError")),
+        (PARTIAL, False, ("True", "ScaledObjectApplied"), ("True", "ScaledObjectApplied")),
+        (GAP, True, None, ("False", "FailedGetExternalMetric")),
+        (GAP, False, ("True", "ScaledObjectApplied"), ("True", "ScaledObjectApplied")),
+        (BAD, False, ("True", "ScaledObjectApplied"), ("False", "ScaledObjectCheckFailed")),
+        (HPA, True, None, ("False", "FailedGetExternalMetric")),
+        (HPA, False, ("True", "ScaledObjectApplied"), ("True", "ScaledObjectApplied")),
+        (ASLEEP, True, None, ("True", "ScaledObjectApplied")),
+    ],
+)
+def test_field_cases_133_and_138_whose_trouble_a_complaint_of_keda_is(
+    said, stands, before, expected
+):
+    got = status.autoscaling(
+        {"metadata": {}, "status": {"conditions": [said]}},
+        keda=True,
+        paused=False,
+        stands=stands,
+        before=status.Said(*before) if before else None,
+    )
+    assert (got.status, got.reason) == expected
+    assert status.complaint(None) is None
+
+
+def test_what_was_scaled_in_the_hpas_place_is_not_ready():
+    got = status.autoscaling(scaled("True"), keda=True, paused=False, lagging=True)
+    assert (got.status, got.reason) == ("False", "HPADidNotScale")
+    assert "metrics server" in got.message
+
+
+def test_what_the_last_status_said_of_kedas_side():
+    before = {"conditions": [condition("AutoscalingReady", "False", "Paused")]}
+    found = status.last_autoscaling(service(status=before))
+    assert found is not None and found[:2] == ("False", "Paused")
+    assert status.last_autoscaling(service()) is None

@@ -23,6 +23,7 @@
 {{- end }}
 - {name: HEARTH_POLLING_INTERVAL, value: {{ .Values.scaler.pollingInterval | quote }}}
 - {name: HEARTH_WATCHDOG, value: {{ .Values.scaler.watchdog | quote }}}
+- {name: HEARTH_HPA_WATCHDOG, value: {{ .Values.scaler.hpaWatchdog | quote }}}
 {{- with .Values.admin.tokenSecret }}
 {{- if .name }}
 - {name: HEARTH_ADMIN_TOKEN, valueFrom: {secretKeyRef: {name: {{ .name | quote }}, key: {{ .key | quote }}}}}

@@ -189,7 +189,7 @@ def recommend(
 def _wanted(metrics: Sequence[Metric], tolerance: float, *, replicas: int, pods: int) -> int | None:
     """The largest proposal; None where a missing metric forbids to change anything."""
     proposals = [
-        _proposal(metric.value, metric.target, tolerance, pods=pods)
+        proposal(metric.value, metric.target, tolerance, pods=pods)
         for metric in metrics
         if metric.value is not None
     ]
@@ -201,7 +201,8 @@ def _wanted(metrics: Sequence[Metric], tolerance: float, *, replicas: int, pods:
     return largest
 
 
-def _proposal(value: float, target: float, tolerance: float, *, pods: int) -> int:
+def proposal(value: float, target: float, tolerance: float, *, pods: int) -> int:
+    """Replicas that one metric asks for; `pods` where it is near enough to its target."""
     if pods and 1.0 - tolerance <= value / (target * pods) <= 1.0 + tolerance:
         return pods
     return math.ceil(value / target)
