@@ -58,9 +58,9 @@ class Publisher:
     ) -> None:
         """`shared_refusal` says why a namespace has no shared endpoint, `certificate_problem` why
         KEDA cannot be answered over TLS, `connected` whether KEDA listens to a service that has a
-        ScaledObject (None: too early to tell), `key_problem` why no API key can be checked, `stands`
-        whether KEDA, where it complains, does so for a reason of this service, `lagging` whether
-        Hearth scaled it in the HPA's place."""
+        ScaledObject (None: too early to tell), `key_problem` why no API key can be checked,
+        `stands` whether KEDA, where it complains, does so for a reason of this service, `lagging`
+        whether Hearth scaled it in the HPA's place."""
         self._watching = watching
         self._routes = routes
         self._demand = demand
