@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import anyio
 import anyio.lowlevel
 
+from hearth import app
 from hearth.api.meta import ServiceKey
 from hearth.autoscaling import Autoscaling
 from hearth.cluster import kinds
@@ -18,6 +19,7 @@ from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
 from hearth.keda.server import ScalerServer
 from hearth.metrics.prometheus import Metrics
+from hearth.reconcile.key_secrets import KeySecrets
 from hearth.reconcile.llmservice import Reconciler
 from hearth.reconcile.publishing import Publisher
 from hearth.reconcile.site import Site
@@ -129,7 +131,13 @@ async def leading(
     )
     publisher.follow()
     reconciler = Reconciler(
-        cluster, watching, routes=routes, demand=demand, site=Site(), publisher=publisher
+        cluster,
+        watching,
+        routes=routes,
+        demand=demand,
+        site=Site(),
+        publisher=publisher,
+        key_secrets=KeySecrets(app.secrets(cluster), changed=queue.add),
     )
     controller = Controller(
         "services", reconciler.reconcile, queue=queue, informers=watching.informers
