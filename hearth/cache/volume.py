@@ -43,12 +43,19 @@ class Storage:
     """Spec of the claim that Hearth creates, once."""
 
 
-def render(cache: llmservice.Cache, model: Source, *, key: ServiceKey, group: str) -> Storage:
+def render(
+    cache: llmservice.Cache,
+    model: Source,
+    *,
+    key: ServiceKey,
+    group: str,
+    apart: bool = False,
+) -> Storage:
     """Weights, where they come from a claim or are kept in a cache, and a place to write.
 
     An image need not run as root, nor have a home: what engines and their libraries write goes to
     the cache where there is one, so that compiled kernels outlive the pod, else to a scratch
-    volume.  Raises BadCache.
+    volume.  `apart`: see `host_folder`.  Raises BadCache.
     """
     # Weights on a claim need no download: there the field has no meaning, as documented.
     if cache.prewarm and model.claim is None:
@@ -75,7 +82,7 @@ def render(cache: llmservice.Cache, model: Source, *, key: ServiceKey, group: st
             volume = {"name": names.CACHE_VOLUME, "persistentVolumeClaim": claimed}
             return _storage((volume,), (mount,), kept=CACHE, env=env, claim=_claim(cache))
         case "HostPath":
-            folder = {"path": host_folder(key, group), "type": "DirectoryOrCreate"}
+            folder = {"path": host_folder(key, group, apart=apart), "type": "DirectoryOrCreate"}
             volume = {"name": names.CACHE_VOLUME, "hostPath": folder}
             return _storage((volume,), (mount,), kept=CACHE, env=env)
         case "None":
@@ -84,9 +91,10 @@ def render(cache: llmservice.Cache, model: Source, *, key: ServiceKey, group: st
             assert_never(other)
 
 
-def host_folder(key: ServiceKey, group: str) -> str:
-    """The node's folder of a HostPath cache; for the second group the one it always had."""
-    if group == groups.NOCTAYA:
+def host_folder(key: ServiceKey, group: str, *, apart: bool = False) -> str:
+    """The node's folder of a HostPath cache; for the second group the one it always had, unless
+    that is another service's as well (`apart`)."""
+    if group == groups.NOCTAYA and not apart:
         return f"/var/lib/noctaya/cache/{key.namespace}-{key.name}"
     return f"/var/lib/hearth/cache/{key.namespace}/{key.name}"
 

@@ -13,6 +13,7 @@ from hearth.api.runtime import InferenceRuntime
 from hearth.cache import source, volume
 from hearth.cluster import kinds
 from hearth.reconcile import advice, backend, gateway, guard, refusal, scaling
+from hearth.reconcile.folders import Folder
 from hearth.reconcile.refusal import Refused
 from hearth.reconcile.site import Site
 
@@ -29,13 +30,21 @@ class Desired:
     """What works, but maybe not as meant."""
 
 
-def render(service: LLMService, runtime: InferenceRuntime, *, site: Site) -> Desired:
+def render(
+    service: LLMService, runtime: InferenceRuntime, *, site: Site, folder: Folder | None = None
+) -> Desired:
     """All or nothing.  Raises Refused, naming the field, for a spec that cannot be served."""
     _check(service, site)
     model = _model(service)
     try:
         options.parse(service.metadata.annotations)  # for the gateway; a mistake in them is refused
-        storage = volume.render(service.spec.cache, model, key=service.key, group=service.group)
+        storage = volume.render(
+            service.spec.cache,
+            model,
+            key=service.key,
+            group=service.group,
+            apart=folder is not None and folder.apart,
+        )
     except options.BadOption as error:
         raise Refused(refusal.RENDER, str(error)) from error
     except volume.BadCache as error:
@@ -56,7 +65,10 @@ def render(service: LLMService, runtime: InferenceRuntime, *, site: Site) -> Des
     return Desired(
         manifests=tuple(_hashed(_owned(manifest, service)) for manifest in rendered),
         initial_replicas=service.spec.scaling.min,
-        advice=advice.of(service, runtime, model, site=site),
+        advice=(
+            *advice.of(service, runtime, model, site=site),
+            *(folder.advice if folder is not None else ()),
+        ),
     )
 
 

@@ -142,7 +142,9 @@ class Reconciler:
         try:
             runtime = selection.pick(service, self._watching.runtimes(service.group))
             site = replace(self._site, keda=self._watching.keda)
-            wanted = desired.render(service, runtime, site=site)
+            wanted = desired.render(
+                service, runtime, site=site, folder=self._watching.folder(service)
+            )
         except Refused as error:
             return Decided(runtime=runtime.name if runtime else None, refusal=error.refusal), ()
         planned = plan.writes(service, wanted, await self._observed(service, wanted))

@@ -9,10 +9,11 @@ from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, ServiceKey, key_of
 from hearth.api.runtime import InferenceRuntime
+from hearth.cache import volume
 from hearth.cluster import kinds
 from hearth.cluster.informer import Informer, by_label
 from hearth.cluster.interface import Cluster, Kind
-from hearth.reconcile import ownership, schemas, selection
+from hearth.reconcile import folders, ownership, schemas, selection
 
 OWNED = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.CLAIM)
 """Kinds of the objects that Hearth writes for a service."""
@@ -21,6 +22,7 @@ GUARDED = (*OWNED, kinds.NETWORK_POLICY)
 
 _SERVICE = "service"
 _RUNTIME = "runtime"
+_FOLDER = "folder"
 _OURS = {"app.kubernetes.io/managed-by": names.MANAGER}
 
 
@@ -52,7 +54,11 @@ class Watching:
         self._enqueue_namespace = enqueue_namespace
         self._shared_service = shared_service
         self._services = {
-            g: Informer(cluster, kinds.llm_service(g), indexes={_RUNTIME: selection.asks})
+            g: Informer(
+                cluster,
+                kinds.llm_service(g),
+                indexes={_RUNTIME: selection.asks, _FOLDER: folders.marks},
+            )
             for g in groups
         }
         self._runtimes = {g: Informer(cluster, kinds.inference_runtime(g)) for g in groups}
@@ -188,6 +194,12 @@ class Watching:
         """One object of a kind in OWNED that is managed by Hearth."""
         return self._owned[kind].get(key)
 
+    def folder(self, service: LLMService) -> folders.Folder:
+        """Which folder of the nodes is this service's."""
+        own = volume.host_folder(service.key, service.group)
+        same = self._services[service.group].find(_FOLDER, own)
+        return folders.decide(service, same, self.backend(service).deployment)
+
     def backend(self, service: LLMService) -> ownership.Backend:
         """The Deployment and the pods that belong to this very service."""
         key = service.key
@@ -223,6 +235,11 @@ class Watching:
         assert manifest is not None
         key = key_of(manifest)
         self._enqueue(key)
+        # Who has a folder may change with each that would have it by name.
+        for informer in self._services.values():
+            for mark in {mark for one in (old, new) if one for mark in folders.marks(one)}:
+                for other in informer.find(_FOLDER, mark):
+                    self._enqueue(key_of(other))
         if new is None:
             self._wrote.pop(manifest["metadata"]["uid"], None)
         if old is None or new is None:

@@ -6,7 +6,7 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.reconcile.watching import OWNED
 from tests.reconcile import builders
-from tests.reconcile.shell import ALL, HEARTH, KEY, World, controlled_by
+from tests.reconcile.shell import ALL, HEARTH, KEY, NOCTAYA, World, controlled_by
 
 LOST = {"ownerReferences": []}
 
@@ -170,3 +170,32 @@ async def test_what_we_wrote_is_older_than_a_copy_that_changed_meanwhile(world):
     await world.cluster.delete(service)
     await world.caught_up()
     assert world.watching.version(HEARTH, KEY) == ""
+
+
+async def test_field_case_140_who_would_have_one_folder_is_asked_for_and_told(world):
+    spec = {
+        "model": {"source": {"uri": "hf://org/m"}},
+        "runtime": {"name": "stub"},
+        "cache": {"strategy": "HostPath"},
+    }
+    first, second = ServiceKey("a-b", "c"), ServiceKey("a", "b-c")
+    await world.runtime(group=NOCTAYA)
+    await world.user("LLMService", "c", namespace="a-b", spec=spec, group=NOCTAYA)
+    await world.look(first)
+    assert await asked(world) >= {first}
+    later = await world.user("LLMService", "b-c", namespace="a", spec=spec, group=NOCTAYA)
+    assert await asked(world) == {first, second}
+    for key in (first, second):
+        await world.look(key)
+    paths = set()
+    for key in (first, second):
+        conditions = (await world.cluster.get(kinds.llm_service(NOCTAYA), *key))["status"]
+        [said] = [c for c in conditions["conditions"] if c["type"] == "Warning"]
+        assert "no two write to one" in said["message"]
+        deployment = await world.cluster.get(kinds.DEPLOYMENT, *key)
+        volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        paths |= {v["hostPath"]["path"] for v in volumes if "hostPath" in v}
+    assert len(paths) == 2
+    await asked(world)
+    await world.cluster.delete(later)
+    assert first in await asked(world)

@@ -1,0 +1,76 @@
+"""Which service has a node's folder that two have by name: the second group joins with a hyphen.
+
+Namespace `a-b` with a service `c`, and `a` with `b-c`, would be one folder with two writers.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from hearth.api import groups
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest, ServiceKey, key_of
+from hearth.cache import volume
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Folder:
+    """What becomes of one service's."""
+
+    apart: bool = False
+    """Whether it has one that no other service can have by name."""
+    advice: tuple[str, ...] = ()
+
+
+def marks(manifest: Manifest) -> Iterator[str]:
+    """An index: the folder that an LLMService would have by name, where others may have it too."""
+    spec = _part(manifest, "spec")
+    uri = _part(_part(spec, "model"), "source").get("uri")
+    staged = isinstance(uri, str) and uri.startswith("pvc://")
+    group = str(manifest.get("apiVersion", "")).partition("/")[0]
+    if (
+        _part(spec, "cache").get("strategy") == "HostPath"
+        and group == groups.NOCTAYA
+        and not staged
+    ):
+        yield volume.host_folder(key_of(manifest), group)
+
+
+def decide(service: LLMService, same: Iterable[Manifest], deployment: Manifest | None) -> Folder:
+    """`same`: every LLMService with the same mark, this one too.  `deployment`: its own.
+
+    The older service has the folder.  The other gets one apart, and keeps it when the older one is
+    gone: what it has downloaded is there.
+    """
+    own = volume.host_folder(service.key, service.group)
+    apart = volume.host_folder(service.key, service.group, apart=True)
+    others = [one for one in same if key_of(one) != service.key]
+    older = any(_age(one) < (service.metadata.creation_timestamp, service.key) for one in others)
+    stays = apart != own and apart in _mounted(deployment)
+    if not others:
+        return Folder(apart=stays)
+    named = ", ".join(sorted(str(key_of(one)) for one in others))
+    mine = apart if older or stays else own
+    return Folder(
+        apart=older or stays,
+        advice=(
+            f"spec.cache: by its name, {own} on the nodes would be the folder of LLMService {named}"
+            f" as well; this service's is {mine}, and no two write to one. Rename one of them",
+        ),
+    )
+
+
+def _age(manifest: Manifest) -> tuple[str, ServiceKey]:
+    return manifest["metadata"].get("creationTimestamp", ""), key_of(manifest)
+
+
+def _mounted(deployment: Manifest | None) -> set[str]:
+    template = _part(_part(_part(deployment or {}, "spec"), "template"), "spec")
+    volumes = template.get("volumes") or ()
+    return {one["hostPath"].get("path", "") for one in volumes if one.get("hostPath")}
+
+
+def _part(manifest: Any, name: str) -> dict[str, Any]:
+    """What a cluster holds need not be of the shape that was meant."""
+    found = manifest.get(name) if isinstance(manifest, dict) else None
+    return found if isinstance(found, dict) else {}
