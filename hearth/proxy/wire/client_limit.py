@@ -7,11 +7,10 @@ from hearth.proxy.observer import Observer
 
 log = logging.getLogger(__name__)
 
-FEW = 16_384
-"""Up to such a limit connections are accepted one by one: a burst that the event loop accepts at
-once (its backlog, 4,096) could take all files that are kept free."""
-_SPARE, _MUCH = 32, 4096
-"""Connections beyond the limit that are told so at the same time."""
+FEW = 4096
+"""Up to such a limit a burst could take all files that are kept free."""
+_LEAST_SPARE, _MOST_SPARE = 32, 4096
+"""Connections beyond the limit that are told so at the same time: a part of what is kept free."""
 _LOG_EVERY_S = 60.0
 
 
@@ -24,6 +23,7 @@ class ClientLimit:
 
     def __init__(self, limit: int, *, observer: Observer, clock: Callable[[], float]) -> None:
         self.limit = limit
+        self._most = limit + (_LEAST_SPARE if self.few else min(limit // 8, _MOST_SPARE))
         self.open = 0
         self.on_closed: Callable[[], None] = _nothing
         """Called when a connection has ended."""
@@ -39,7 +39,7 @@ class ClientLimit:
 
     def takes(self, more: int = 1) -> bool:
         """Whether `more` connections can at least be told that they are too many."""
-        return self.open + more <= self.limit + (_SPARE if self.few else _MUCH)
+        return self.open + more <= self._most
 
     def opened(self) -> bool:
         """One more; whether it is within the limit."""

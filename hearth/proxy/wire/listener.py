@@ -1,8 +1,8 @@
-"""Accept client connections: the event loop does where files are many, else one by one here.
+"""Accept client connections: uvloop does where files are many, else they are accepted here.
 
-Event loops accept all that is there at once, before any of it can be turned away.  At the end of
-the files uvloop then closes connections without a word, and asyncio (3.11) logs one traceback for
-each place in its backlog, every second.
+An event loop cannot be told to wait with accepting until one that is too many was told so.  At the
+end of the files uvloop closes connections without a word, and asyncio (3.11), which accepts all
+that is there at once, logs one traceback for each place in its backlog, every second.
 """
 
 import asyncio
@@ -18,6 +18,7 @@ from hearth.proxy.wire.nursery import Main
 log = logging.getLogger(__name__)
 
 BACKLOG = 4096
+"""Connections that wait in the kernel."""
 _AT_ONCE = 16
 """Connections taken in one turn of the loop."""
 _PAUSE_S = 0.1

@@ -35,4 +35,6 @@ def test_few_says_how_connections_are_accepted():
     def few(limit):
         return ClientLimit(limit, observer=Record(), clock=lambda: 0.0).few
 
-    assert few(16_384) and not few(16_385)
+    assert few(4096) and not few(4097)
+    many = ClientLimit(8000, observer=Record(), clock=lambda: 0.0)
+    assert many.takes(9000) and not many.takes(9001)
