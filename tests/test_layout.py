@@ -26,8 +26,8 @@ UNTESTED = {
 }
 """Source files without a test file of their own, and why."""
 
-APART = {"chart", "kubernetes", "lifecycle"}
-"""Folders of tests that look at the whole, or at what is no Python."""
+APART = {"chart", "ci", "kubernetes", "lifecycle"}
+"""Folders of tests that look at the whole, or at what is no part of the program."""
 
 ALSO = {
     "cluster/test_admission.py", "cluster/test_contract.py", "cluster/test_definitions.py",
