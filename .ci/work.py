@@ -59,6 +59,7 @@ def in_the_box() -> list[Work]:
     return [
         tests("a short life in the box", *SHORT_LIFE, quiet_s=100, fixed_s=40, must=True),
         tests("leaders", "test_leaders.py", quiet_s=40, fixed_s=90),
+        tests("rules", "test_rules.py", quiet_s=60, fixed_s=60),
         tests("outages", "test_outages.py", quiet_s=40, fixed_s=90),
         tests("failures", "test_failures.py", quiet_s=40, fixed_s=50),
         tests("the rest of scaling", "test_scaling.py", quiet_s=60, fixed_s=60),
@@ -77,6 +78,7 @@ def in_the_box() -> list[Work]:
 SHORT_LIFE = (
     "test_scaling.py::test_a_cold_stream_beats_speaks_and_sleeps_again",
     "test_scaling.py::test_one_becomes_three_and_a_replica_that_goes_finishes_its_stream",
+    "test_scaling.py::test_field_case_129_a_request_that_ended_its_engine_is_not_sent_again",
 )
 """From zero to one by a push, tokens, to zero; to three, and a drain; a fault."""
 

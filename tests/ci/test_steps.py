@@ -13,7 +13,7 @@ from tests import pages
 
 @pytest.fixture
 def run(monkeypatch, tmp_path, capsys):
-    """What a run of these pieces of work says; the machine's figures are given, one after another."""
+    """What a run of this work says; the machine's figures are given, one after another."""
     monkeypatch.setenv("HEARTH_CI_FOLDER", str(tmp_path))
 
     def call(*there_is, paces=(1.0,)):
@@ -69,7 +69,10 @@ def test_what_is_cut_hung_unless_the_machine_became_slower(run, monkeypatch, pac
 
 def test_the_steps_are_told_how_slow_the_machine_is(run, tmp_path):
     path = tmp_path / "told"
-    code = f"import os, pathlib; pathlib.Path({str(path)!r}).write_text(os.environ['HEARTH_TEST_SLOWNESS'])"
+    code = (
+        "import os, pathlib;"
+        f"pathlib.Path({str(path)!r}).write_text(os.environ['HEARTH_TEST_SLOWNESS'])"
+    )
     assert run(python("gate", code, must=True), paces=(2.5,))[0]
     assert path.read_text() == "2.50"
 

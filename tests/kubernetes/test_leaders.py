@@ -83,6 +83,27 @@ async def test_a_leader_that_is_sent_away_finishes_its_streams(hearth, world, tw
     await hearth.asleep(key)
 
 
+async def test_field_case_133_a_change_of_leader_is_no_trouble_of_the_services(
+    hearth, world, namespace
+):
+    key = ServiceKey(namespace, "sleeper")
+    manifest = service("sleeper", namespace, runtime="two")
+    await world.apply(stub("two"), manifest)
+    await hearth.settled(key)
+    await world.pods(HOME, OURS, lambda pods: len(pods) == 2 and all(map(_ready, pods)))
+    before = await hearth.leader()
+    async with world.follow(worlds.SERVICES, namespace) as services:
+        ready = Record(services, lambda copy: _autoscaling(copy.get(key)))
+        await kubectl("-n", HOME, "delete", "pod", _name(before), "--wait=false")
+        await _other_leader(world, before)
+        await hearth.reachable()
+        assert await hearth.answer_in_a_handover(key) == "one two three"
+        await hearth.asleep(key)
+    assert set(ready.seen) == {"True"}
+    assert await worlds.warnings(namespace) == ""
+    await world.delete(manifest)
+
+
 async def test_a_leader_whose_process_is_killed(hearth, world, two):
     key, _ = two
     await world.pods(HOME, OURS, lambda pods: len(pods) == 2 and all(map(_ready, pods)))
@@ -162,6 +183,10 @@ async def _broken_stream(hearth, key):
     except aiohttp.ClientError:
         return "broken"
     return "whole" if raw.endswith(DONE) else "cut, and looks whole"
+
+
+def _autoscaling(found):
+    return worlds.condition(found, "AutoscalingReady").get("status")
 
 
 def _name(pod):

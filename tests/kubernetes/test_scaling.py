@@ -1,5 +1,7 @@
 """The main job in a real cluster: asleep, asked, held, answered, many, few, asleep again."""
 
+import json
+
 import anyio
 import pytest
 
@@ -15,6 +17,7 @@ from tests.lifecycle.harness import DONE, cold_start
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.usefixtures("keda")]
 
 ALONE = {"hearth.dev/max-in-flight": "1"}
+RECORD = "/dev/shm/record.jsonl"
 LONG = {"text": " ".join(["word"] * 60), "token_interval": "100ms"}
 
 
@@ -70,6 +73,29 @@ async def test_one_becomes_three_and_a_replica_that_goes_finishes_its_stream(
     for stream in streams[1:]:
         assert stream.value.endswith(DONE) and harness.text(stream.value) == LONG["text"]
     await hearth.asleep(burst)
+
+
+async def test_field_case_129_a_request_that_ended_its_engine_is_not_sent_again(
+    hearth, world, namespace
+):
+    key = ServiceKey(namespace, "frail")
+    await world.apply(
+        stub("recorded", f"--record={RECORD}"),
+        service("frail", namespace, runtime="recorded", scaleDownStabilization="30s"),
+    )
+    await hearth.settled(key)
+    assert await hearth.answer(key) == "one two three"
+    # On the connection that the first one left, and before any byte of an answer.
+    status, error, _ = await hearth.error(key, stub={"fault": "crash"})
+    assert (status, error["code"]) == (502, "upstream_error")
+    assert await hearth.answer(key) == "one two three"  # its container has started again
+    [pod] = await world.pods(namespace, names.selector(key), lambda pods: len(pods) == 1)
+    assert pod["status"]["containerStatuses"][0]["restartCount"] == 1
+    record = await kubectl("-n", namespace, "exec", pod["metadata"]["name"], "--", "cat", RECORD)
+    lines = [json.loads(line) for line in record.splitlines()]
+    ends = [line["end"] for line in lines if line["method"] == "POST"]
+    assert ends == ["finished", "crash", "finished"]
+    await world.delete(service("frail", namespace))
 
 
 async def test_reject_says_when_to_come_back_and_wakes_all_the_same(hearth, world, namespace):

@@ -176,6 +176,14 @@ async def seen(copy: Informer, condition, value, *, limit_s: float = LIMIT_S):
     raise AssertionError(f"never came there; last seen: {value()}")
 
 
+async def warnings(namespace: str) -> str:
+    """What Warning Events of the services in a namespace say."""
+    return await kubectl(
+        "-n", namespace, "get", "events", "-o", "jsonpath={.items[*].message}",
+        "--field-selector=type=Warning,involvedObject.kind=LLMService",
+    )  # fmt: skip
+
+
 def owners_of_replicas(deployment: Manifest) -> set[str]:
     """Managers that own `spec.replicas`."""
     return {
