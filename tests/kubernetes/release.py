@@ -31,11 +31,12 @@ VALUES = {
 }
 """Quick where the defaults are patient."""
 READY = {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1}
+STARTS = READY | {"failureThreshold": round(hanging.limit_s(120))}
 
 
 def stub(name: str, *flags: str, args=None, **spec) -> Manifest:
     """An InferenceRuntime of the stub engine, as the image under test has it."""
-    health = {"startup": READY | {"failureThreshold": 120}, "readiness": READY}
+    health = {"startup": STARTS, "readiness": READY}
     return harness.runtime(name, *flags, image=IMAGE, args=args, **{"health": health} | spec)
 
 

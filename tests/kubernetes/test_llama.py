@@ -6,7 +6,7 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from tests.conftest import require
-from tests.kubernetes.release import READY
+from tests.kubernetes.release import READY, STARTS
 from tests.kubernetes.world import kubectl, variable
 from tests.lifecycle import harness
 from tests.lifecycle.harness import DONE
@@ -29,7 +29,7 @@ def engine(namespace):
         "HEARTH_TEST_LLAMA_IMAGE names an image whose entry point is llama.cpp's server,"
         " HEARTH_TEST_LLAMA_MODELS the node's folder with gemma-3-270m-q4_k_m.gguf",
     )
-    health = {"startup": READY | {"failureThreshold": 120}, "readiness": READY}
+    health = {"startup": STARTS, "readiness": READY}
     service = harness.service("gemma", runtime="llama", scaleDownStabilization="3s")
     service["metadata"]["namespace"] = namespace
     service["spec"]["model"]["source"]["uri"] = "pvc://models/gemma-3-270m-q4_k_m.gguf"
