@@ -21,6 +21,8 @@ import work
 from planning import Begin, Figures, LeaveOut, Ran, Scope
 from work import ROOT, Work
 
+TEST_S = 900
+"""No single test takes so long on the quiet machine."""
 GOES_S = 20
 """How long something that is cut may take to end by itself."""
 
@@ -168,8 +170,12 @@ class Run:
 
     def _of(self, one: Work) -> dict[str, str]:
         """The environment of a step; `.ci/needs` has told some of it."""
-        slowness = {"HEARTH_TEST_SLOWNESS": f"{max(1.0, self.pace):.2f}"}
-        return self.environment | work.told() | slowness | one.environment
+        slowness = max(1.0, self.pace)
+        guards = {
+            "HEARTH_TEST_SLOWNESS": f"{slowness:.2f}",
+            "PYTEST_ADDOPTS": f"--override-ini=faulthandler_timeout={TEST_S * slowness:.0f}",
+        }
+        return self.environment | work.told() | guards | one.environment
 
 
 def run(words: Sequence[str], environment: dict[str, str], *, limit_s: float) -> int | None:
