@@ -78,7 +78,7 @@ def in_the_box() -> list[Work]:
 SHORT_LIFE = (
     "test_scaling.py::test_a_cold_stream_beats_speaks_and_sleeps_again",
     "test_scaling.py::test_one_becomes_three_and_a_replica_that_goes_finishes_its_stream",
-    "test_scaling.py::test_field_case_129_a_request_that_ended_its_engine_is_not_sent_again",
+    "test_scaling.py::test_a_request_that_ended_its_engine_is_not_sent_again",
 )
 """From zero to one by a push, tokens, to zero; to three, and a drain; a fault."""
 

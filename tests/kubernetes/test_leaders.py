@@ -83,9 +83,7 @@ async def test_a_leader_that_is_sent_away_finishes_its_streams(hearth, world, tw
     await hearth.asleep(key)
 
 
-async def test_field_case_133_a_change_of_leader_is_no_trouble_of_the_services(
-    hearth, world, namespace
-):
+async def test_a_change_of_leader_is_no_trouble_of_the_services(hearth, world, namespace):
     key = ServiceKey(namespace, "sleeper")
     manifest = service("sleeper", namespace, runtime="two")
     await world.apply(stub("two"), manifest)

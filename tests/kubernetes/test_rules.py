@@ -23,7 +23,7 @@ SOMEBODY = {"hearth.dev/pod-security-context": "runAsNonRoot: true"}
 RECORD = "/dev/shm/record.jsonl"
 
 
-async def test_field_case_96_a_namespace_that_refuses_every_pod(hearth, world, namespace):
+async def test_a_namespace_that_refuses_every_pod(hearth, world, namespace):
     async with world.namespace(f"{namespace}-restricted") as strict:
         key = ServiceKey(strict, "chat")
         await kubectl("label", "namespace", strict, "pod-security.kubernetes.io/enforce=restricted")
@@ -45,7 +45,7 @@ async def test_field_case_96_a_namespace_that_refuses_every_pod(hearth, world, n
         await hearth.asleep(key)
 
 
-async def test_field_case_137_who_waits_hears_of_the_quota(hearth, world, namespace):
+async def test_who_waits_hears_of_the_quota(hearth, world, namespace):
     async with world.namespace(f"{namespace}-quota") as tight:
         key = ServiceKey(tight, "chat")
         quota = {
@@ -65,9 +65,7 @@ async def test_field_case_137_who_waits_hears_of_the_quota(hearth, world, namesp
         await hearth.asleep(key)
 
 
-async def test_field_case_136_its_namespace_is_deleted_while_a_request_is_held(
-    hearth, world, namespace
-):
+async def test_its_namespace_is_deleted_while_a_request_is_held(hearth, world, namespace):
     name = f"{namespace}-deleted"
     key = ServiceKey(name, "chat")
     await world.apply(stub("never", "--load-time=1h"))
@@ -85,7 +83,7 @@ async def test_field_case_136_its_namespace_is_deleted_while_a_request_is_held(
         assert event["error"]["code"] == "model_not_found"
 
 
-async def test_field_case_143_a_pod_that_copies_the_labels_is_never_asked(hearth, world, namespace):
+async def test_a_pod_that_copies_the_labels_is_never_asked(hearth, world, namespace):
     key = ServiceKey(namespace, "chat")
     await world.apply(
         stub("own"), service("chat", namespace, runtime="own", scaleDownStabilization="10s")
@@ -108,7 +106,7 @@ async def test_field_case_143_a_pod_that_copies_the_labels_is_never_asked(hearth
         await kubectl("-n", namespace, "delete", "pod", "double", "--wait=false")
 
 
-async def test_field_case_102_orphaned_and_applied_again_it_is_served(hearth, world, namespace):
+async def test_orphaned_and_applied_again_it_is_served(hearth, world, namespace):
     key = ServiceKey(namespace, "restored")
     manifest = service("restored", namespace, runtime="own")
     await world.apply(stub("own"), manifest)

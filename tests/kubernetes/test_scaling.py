@@ -75,9 +75,7 @@ async def test_one_becomes_three_and_a_replica_that_goes_finishes_its_stream(
     await hearth.asleep(burst)
 
 
-async def test_field_case_129_a_request_that_ended_its_engine_is_not_sent_again(
-    hearth, world, namespace
-):
+async def test_a_request_that_ended_its_engine_is_not_sent_again(hearth, world, namespace):
     key = ServiceKey(namespace, "frail")
     await world.apply(
         stub("recorded", f"--record={RECORD}"),
