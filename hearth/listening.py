@@ -7,6 +7,9 @@ import anyio
 
 from hearth import keepalive
 
+_Address = tuple[socket.AddressFamily, tuple[str | int, ...]]
+
+_TRIES = 16
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
 
 
@@ -32,37 +35,74 @@ async def bind(
     What is accepted there is asked whether it is still there (`keepalive`).  Raises OSError, or
     UnicodeError for what is no name.
     """
+    addresses = await _addresses(host, port)
+    for _ in range(_TRIES):
+        try:
+            return _bind(addresses, port, only=bool(host), gone_after_s=gone_after_s)
+        except _TakenMeanwhile:
+            continue
+    raise OSError(errno.EADDRINUSE, "no port is free on every address")
+
+
+class _TakenMeanwhile(Exception):
+    """The free port of the first address is none on another one."""
+
+
+def _bind(
+    addresses: list[_Address], port: int, *, only: bool, gone_after_s: int
+) -> list[socket.socket]:
     sockets: list[socket.socket] = []
+    error: OSError | None = None
     try:
-        for family, address in await _addresses(host, port):
-            sock = socket.socket(family, socket.SOCK_STREAM)
-            sockets.append(sock)
-            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            if family == socket.AF_INET6:
-                sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, bool(host))
-            keepalive.ask(sock, gone_after_s=gone_after_s)
-            number = port or (sockets[0].getsockname()[1] if len(sockets) > 1 else 0)
-            sock.bind((address[0], number, *address[2:]))
-            # Here, so that who else may be listening is known now.
-            sock.listen()
-            sock.setblocking(False)
-    except OSError:
+        for family, address in addresses:
+            number = port or (sockets[0].getsockname()[1] if sockets else 0)
+            try:
+                where = (address[0], number, *address[2:])
+                sockets.append(_listen(family, where, only=only, gone_after_s=gone_after_s))
+            except OSError as refused:
+                if refused.errno == errno.EADDRINUSE and sockets and not port:
+                    raise _TakenMeanwhile from refused
+                if refused.errno not in _NO_IPV6:
+                    raise
+                error = refused  # a name may have an address that this machine lacks
+        if error is not None and not sockets:
+            raise error
+    except (OSError, _TakenMeanwhile):
         for sock in sockets:
             sock.close()
         raise
     return sockets
 
 
-async def _addresses(
-    host: str, port: int
-) -> list[tuple[socket.AddressFamily, tuple[str | int, ...]]]:
+def _listen(
+    family: socket.AddressFamily, address: tuple[str | int, ...], *, only: bool, gone_after_s: int
+) -> socket.socket:
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
+        keepalive.ask(sock, gone_after_s=gone_after_s)
+        sock.bind(address)
+        # Here, so that who else may be listening is known now.
+        sock.listen()
+        sock.setblocking(False)
+    except OSError:
+        sock.close()
+        raise
+    return sock
+
+
+async def _addresses(host: str, port: int) -> list[_Address]:
     if not host:
         return [_every_address()]
     found = await anyio.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+    unique = dict.fromkeys((family, address) for family, _, _, _, address in found)
+    # The first one is shown to people.
+    return sorted(unique, key=lambda row: row[0] != socket.AF_INET)
 
 
-def _every_address() -> tuple[socket.AddressFamily, tuple[str | int, ...]]:
+def _every_address() -> _Address:
     """A kernel may have been built, or started, without IPv6."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_STREAM) as sock:

@@ -188,7 +188,11 @@ class ClusterSettings(Settings):
 class LocalSettings(Settings):
     """What `hearth local` adds, and where its defaults differ."""
 
-    host: str = Field("127.0.0.1", description="Address that the three ports listen on.")
+    host: str = Field(
+        "localhost",
+        description="Address that the three ports listen on; localhost: its addresses of IPv4 and"
+        " IPv6.  Containers need 0.0.0.0, or the address of their bridge.",
+    )
     namespace: Label = Field("hearth-system", description="Namespace that names Hearth itself.")
     default_namespace: Label = Field(
         "default", description="Namespace of manifests and model names that name none."

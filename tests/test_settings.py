@@ -11,7 +11,7 @@ from hearth.settings import BadSettings, ClusterSettings, LocalSettings, Setting
 def test_defaults():
     assert settings.read(Settings, {}, {}).gateway_port == 8080
     local = settings.read(LocalSettings, {}, {})
-    assert (local.host, local.default_namespace) == ("127.0.0.1", "default")
+    assert (local.host, local.default_namespace) == ("localhost", "default")
     cluster = settings.read(ClusterSettings, {}, {})
     assert (cluster.error_detail, local.error_detail) == ("brief", "full")
 

@@ -11,6 +11,7 @@ import pytest_asyncio
 from hearth import names
 from hearth.cluster import kinds
 from hearth.cluster.kube import cluster as kube
+from hearth.reconcile.vanished_pods import VanishedPods
 from tests.reconcile import builders, shell
 from tests.reconcile.builders import merged
 from tests.reconcile.shell import HEARTH, KEY, controlled_by
@@ -198,3 +199,26 @@ async def test_field_case_102_after_a_restore_everything_is_the_service_s_again(
     events = [e for e in await one.listed(kinds.EVENT) if e["reason"] == "Adopted"]
     assert events[-1]["involvedObject"]["uid"] == again["metadata"]["uid"]
     assert all(name.split("/")[0] in events[-1]["message"] for name in shell.ALL[:2])
+
+
+async def test_field_case_95_a_pod_is_gone_when_its_object_is_and_not_when_its_label_is(one):
+    await served(one)
+    gone = []
+    one.world.routes.listen_vanished(lambda uid, host: gone.append(host))
+    vanished = VanishedPods(
+        one.cluster, one.world.watching, routes=one.world.routes, in_flight=lambda key: 1
+    )
+    vanished.follow()
+    (pod,) = await one.listed(kinds.POD)
+    labels = {k: v for k, v in pod["metadata"]["labels"].items() if k != names.SERVICE_LABEL}
+    quiet = await one.cluster.update(merged_labels(pod, labels))
+    await one.world.caught_up()
+    left = vanished.queue.take()
+    assert await vanished.reconcile(left) > 0 and gone == []
+    await one.cluster.delete(quiet)
+    assert await vanished.reconcile(left) is None and gone == ["10.0.0.1"]
+
+
+def merged_labels(manifest, labels):
+    """It, with these labels alone."""
+    return manifest | {"metadata": manifest["metadata"] | {"labels": labels}}
