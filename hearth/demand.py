@@ -44,17 +44,18 @@ class Demand:
 class Claim:
     """One request's place in the table; `release` gives it back exactly once."""
 
-    __slots__ = ("_key", "_table")
+    __slots__ = ("_key", "_row", "_table")
 
-    def __init__(self, table: "DemandTable", key: ServiceKey) -> None:
+    def __init__(self, table: "DemandTable", key: ServiceKey, row: _Row) -> None:
         self._table: DemandTable | None = table
         self._key = key
+        self._row = row
 
     def release(self) -> None:
         """Give the place back.  Idempotent."""
         table, self._table = self._table, None
         if table is not None:
-            table._release(self._key)
+            table._release(self._key, self._row)
 
     def __enter__(self) -> Self:
         return self
@@ -78,17 +79,17 @@ class DemandTable:
 
     def pending(self, key: ServiceKey) -> int:
         """Requests admitted and not finished: waiting or in flight."""
-        row = self._rows.get(key)
+        row = self._living(key)
         return row.pending if row else 0
 
     def demand(self, key: ServiceKey) -> int:
         """Pending requests; else 1 while an activation lease or the ready grace runs; else 0."""
-        row = self._rows.get(key)
+        row = self._living(key)
         return self._demand(row) if row else 0
 
     def active(self, key: ServiceKey) -> bool:
         """KEDA's IsActive: wanted now, or within `linger_s`."""
-        row = self._rows.get(key)
+        row = self._living(key)
         return row is not None and self._active(row)
 
     def admit(self, key: ServiceKey, *, limit: int) -> Claim:
@@ -101,7 +102,7 @@ class DemandTable:
             raise QueueFull(key)
         row.pending += 1
         self._publish(key, row)
-        return Claim(self, key)
+        return Claim(self, key, row)
 
     def renew_lease(self, key: ServiceKey, *, seconds: float) -> None:
         """Keep demand at one or more for `seconds` from now, clients or none."""
@@ -120,7 +121,7 @@ class DemandTable:
     def end_lease(self, key: ServiceKey, *, grace_s: float) -> None:
         """Let a running lease run out `grace_s` from now at the latest, but not before what was
         promised: the backend is ready."""
-        row = self._rows.get(key)
+        row = self._living(key)
         if row is None:
             return
         end = max(self._clock() + grace_s, row.promised_until)
@@ -139,8 +140,11 @@ class DemandTable:
         return max(0.0, row.lease_until - self._clock()) if row else 0.0
 
     def drop(self, key: ServiceKey) -> None:
-        """The service is gone: forget its lease and, once nothing is pending, its row."""
-        row = self._rows.get(key)
+        """The service is gone: forget its lease and, once nothing is pending, its row.
+
+        What is pending is no demand for another service of this name.
+        """
+        row = self._living(key)
         if row is None:
             return
         row.lease_until = row.promised_until = 0.0
@@ -155,8 +159,8 @@ class DemandTable:
             yield Demand(
                 key=key,
                 pending=row.pending,
-                demand=self._demand(row),
-                active=self._active(row),
+                demand=0 if row.gone else self._demand(row),
+                active=not row.gone and self._active(row),
                 lease_s=max(0.0, row.lease_until - now),
                 linger_s=max(0.0, max(row.last_wanted, row.lease_until) + self._linger_s - now),
             )
@@ -174,11 +178,14 @@ class DemandTable:
         return f"<DemandTable {rows or 'empty'}>"
 
     def _row(self, key: ServiceKey) -> _Row:
-        row = self._rows.get(key)
+        row = self._living(key)
         if row is None:
             row = self._rows[key] = _Row()
-        row.gone = False
         return row
+
+    def _living(self, key: ServiceKey) -> _Row | None:
+        row = self._rows.get(key)
+        return None if row is None or row.gone else row
 
     def _demand(self, row: _Row) -> int:
         return row.pending or int(row.lease_until > self._clock())
@@ -187,14 +194,13 @@ class DemandTable:
         last = max(row.last_wanted, row.lease_until)
         return self._demand(row) > 0 or self._clock() < last + self._linger_s
 
-    def _release(self, key: ServiceKey) -> None:
-        row = self._rows[key]
+    def _release(self, key: ServiceKey, row: _Row) -> None:
         row.pending -= 1
         self._publish(key, row)
         self._forget(key, row)
 
     def _forget(self, key: ServiceKey, row: _Row) -> None:
-        if row.gone and row.pending == 0:
+        if row.gone and row.pending == 0 and self._rows.get(key) is row:
             del self._rows[key]
 
     def _publish(self, key: ServiceKey, row: _Row) -> None:

@@ -135,18 +135,24 @@ def test_dropped_service_leaves_no_row_once_its_requests_end(table):
     claim = table.admit(CHAT, limit=1)
     table.renew_lease(CHAT, seconds=60)
     table.drop(CHAT)
-    assert table.demand(CHAT) == 1
+    [row] = table.rows()
+    assert (row.pending, row.demand, row.active) == (1, 0, False)
     claim.release()
     assert list(table.rows()) == []
     table.drop(CHAT)
 
 
-def test_service_that_comes_back_keeps_its_row(table):
-    claim = table.admit(CHAT, limit=1)
+def test_field_case_143_what_is_pending_is_no_demand_for_the_service_after(table):
+    old = table.admit(CHAT, limit=1)
     table.drop(CHAT)
-    table.renew_lease(CHAT, seconds=60)
-    claim.release()
+    table.drop(CHAT)
+    assert (table.demand(CHAT), table.active(CHAT), table.leased(CHAT)) == (0, False, False)
+    new = table.admit(CHAT, limit=1)
     assert table.demand(CHAT) == 1
+    old.release()
+    assert table.pending(CHAT) == 1
+    new.release()
+    assert (table.pending(CHAT), table.active(CHAT)) == (0, True)
 
 
 def test_every_write_tells_who_listens(table):

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from hearth.api.meta import ServiceKey
+from hearth.proxy import faults
 from hearth.proxy.answers import Code, Problem
 from hearth.proxy.endpoints import Availability
 from hearth.routes import ColdStart, Failure, Refusal, Route
@@ -105,7 +106,7 @@ def ended(route: Route | None, *, retry_after_s: int, brief: bool) -> Problem | 
     """
     match route:
         case None:
-            return Problem(Code.MODEL_NOT_FOUND, "The model was deleted while you waited.")
+            return faults.deleted()
         case Route(refusal=Refusal() as refusal, backends=()):
             return Problem(
                 Code.SERVICE_DEGRADED,

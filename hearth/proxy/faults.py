@@ -13,6 +13,11 @@ def queue_full(key: ServiceKey, limit: int) -> Problem:
     )
 
 
+def deleted() -> Problem:
+    """404: the service that the client asked, whatever has its name now."""
+    return Problem(Code.MODEL_NOT_FOUND, "The model was deleted while you waited.")
+
+
 def starts_none(key: ServiceKey) -> Problem:
     """A request that is no demand met no free endpoint."""
     return Problem(

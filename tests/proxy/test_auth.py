@@ -3,6 +3,7 @@
 import json
 
 import anyio
+import anyio.lowlevel
 import pytest
 
 from hearth.api.meta import ServiceKey
@@ -17,6 +18,7 @@ from tests.proxy.stage import (
     Raw,
     asleep,
     code_of,
+    held,
     model,
     pod,
     stage,
@@ -130,6 +132,52 @@ async def test_under_a_service_s_host_the_key_is_checked_before_the_body_is_read
             b"Expect: 100-continue\r\nContent-Length: 10\r\n\r\n"
         )
         assert (await Raw(stream).until(b"}}")).startswith(b"HTTP/1.1 401")
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        ({"uid": "another"}, b"HTTP/1.1 404"),
+        ({"uid": "another", "authentication": SECRET}, b"HTTP/1.1 404"),
+        ({"authentication": SECRET}, b"HTTP/1.1 401"),
+        ({"max_queue": 7}, b"HTTP/1.1 200"),
+    ],
+)
+async def test_field_case_143_who_may_ask_is_asked_again_where_that_changed_during_the_body(
+    change, line
+):
+    async with (
+        backend.running() as server,
+        stage() as s,
+        await anyio.connect_tcp(*s.address) as stream,
+    ):
+        s.secrets["ai/keys"] = {"api": b"sesame"}
+        s.put(pod(server))
+        body = json.dumps(model("chat")).encode()
+        await stream.send(
+            b"POST /v1/embeddings HTTP/1.1\r\nHost: chat.ai.svc\r\nConnection: close\r\n"
+            b"Expect: 100-continue\r\nContent-Length: %d\r\n\r\n" % len(body)
+        )
+        client = Raw(stream)
+        await client.until(b"100 Continue\r\n\r\n")
+        client.data = b""
+        s.put(pod(server), **change)
+        await stream.send(body)
+        assert (await client.rest()).startswith(line)
+        assert bool(server.calls()) == line.endswith(b"200")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_field_case_143_who_waits_for_one_service_is_not_served_by_another(stream):
+    async with backend.running() as server, stage() as s, anyio.create_task_group() as tasks:
+        s.put()
+        answer = await held(s, tasks, model("chat") | {"stream": stream})
+        s.put(pod(server), uid="another")
+        await s.pending(0)
+        while not answer.text:
+            await anyio.lowlevel.checkpoint()
+        assert "was deleted while you waited" in answer.text.decode()
+        assert server.calls() == []
 
 
 async def test_the_key_opens_and_goes_no_further():

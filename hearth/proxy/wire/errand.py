@@ -41,7 +41,7 @@ class Errand(ABC):
     __slots__ = (
         "beat_at", "beat_s", "began_at", "claim", "deadline", "due", "given_at", "held", "idle_s",
         "key", "limit", "link", "parts", "passive", "paused", "place", "reply", "sending", "state",
-        "stream", "ticket", "visitor", "write",
+        "stream", "ticket", "uid", "visitor", "write",
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +49,7 @@ class Errand(ABC):
         parts: Parts,
         visitor: Visitor,
         key: ServiceKey,
+        uid: str,
         *,
         stream: bool,
         passive: bool,
@@ -56,12 +57,13 @@ class Errand(ABC):
         reply: Reply,
         began_at: float,
     ) -> None:
-        """`stream`: the client asked for events, so it may be given an early 200.  `passive`: to
-        an endpoint that runs, without being demand."""
+        """`uid`: of the service that let the client in.  `stream`: the client asked for events, so
+        it may be given an early 200.  `passive`: to an endpoint that runs, without being demand."""
         self.parts = parts
         self.visitor = visitor
         self.write = visitor.write
         self.key = key
+        self.uid = uid
         self.stream = stream
         self.passive = passive
         self.sending = sending
@@ -231,8 +233,12 @@ class Errand(ABC):
         return {"service": str(self.key), "endpoint": authority(*self._address())}
 
     def route(self) -> Route:
-        """As it is now.  Raises Problem."""
-        return self.parts.door.route(self.key)
+        """As it is now.  Raises Problem, also where another service has the name by now: that one
+        has another key, maybe, and another model."""
+        route = self.parts.door.route(self.key)
+        if route.uid != self.uid:
+            raise faults.deleted()
+        return route
 
     @abstractmethod
     def expired(self, now: float) -> None:

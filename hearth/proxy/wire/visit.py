@@ -34,7 +34,7 @@ class Visit(Farewell):
     """`open`, then `start` with the body; from then on it answers by itself."""
 
     __slots__ = (
-        "_asked", "_head", "_paused", "_peer", "_scheme", "_scope", "_sent_key"
+        "_asked", "_head", "_opened", "_paused", "_peer", "_scheme", "_scope", "_sent_key"
     )  # fmt: skip
 
     def __init__(
@@ -49,6 +49,8 @@ class Visit(Farewell):
         self._asked = _PASSIVE
         self._scope: Scope | None = None
         self._sent_key: str | None = None
+        self._opened: Route | None = None
+        """Whose key was looked at."""
         self._paused = False
         parts.running.add(self)
 
@@ -79,12 +81,13 @@ class Visit(Farewell):
             return self._plain()
         route = parts.door.route(scope.key)
         self._key = scope.key
+        self._opened = route
         return parts.door.open(route, self._sent_key) and self._plain()
 
     async def knock(self) -> None:
         """Find out whether the sender may use the service of its Host.  Raises Problem."""
-        assert self._key is not None
-        await self._parts.door.knock(self._parts.door.route(self._key), self._sent_key)
+        assert self._opened is not None
+        await self._parts.door.knock(self._opened, self._sent_key)
         self._plain()
 
     def _plain(self) -> bool:
@@ -157,8 +160,10 @@ class Visit(Farewell):
 
     def _begin(self, held: Held) -> None:
         try:
-            if self._passive:
+            if self._passive and self._enter(openai.Target()):
                 self._go(openai.Target())
+            elif self._passive:
+                self._parts.spawn(lambda: self._knock_and_go(openai.Target(), None))
             elif len(held.data) > openai.OFF_LOOP_BYTES:
                 self._parts.spawn(self._read_and_go)
             else:
@@ -193,9 +198,9 @@ class Visit(Farewell):
             if self._over:
                 return
             if not self._enter(target):
-                assert self._key is not None
-                route = self._parts.door.route(self._key)
+                route = self._route()
                 await self._parts.door.knock(route, self._sent_key)
+                self._opened = route
             if not self._over:
                 self._go(target, spans)
         except Problem as problem:
@@ -205,18 +210,31 @@ class Visit(Farewell):
 
     def _enter(self, target: openai.Target) -> bool:
         """Whether the sender may use the service it names, by what is known."""
-        if isinstance(self._scope, OneService):
-            return True
         assert self._scope is not None
         door = self._parts.door
+        if isinstance(self._scope, OneService):
+            # The sender was let in before the body, which may have taken its time.
+            route, before = self._route(), self._opened
+            same = before is not None and before.authentication == route.authentication
+            return same or door.open(route, self._sent_key)
         self._key = door.named(target.model, self._scope)
-        return door.open(door.route(self._key), self._sent_key)
+        self._opened = door.route(self._key)
+        return door.open(self._opened, self._sent_key)
+
+    def _route(self) -> Route:
+        """As it is now.  Raises Problem, also where it is not that of the service that let the
+        sender in."""
+        assert self._key is not None
+        route = self._parts.door.route(self._key)
+        if self._opened is not None and route.uid != self._opened.uid:
+            raise faults.deleted()
+        return route
 
     def _go(self, target: openai.Target, spans: tuple[openai.Span, ...] | None = None) -> None:
         assert self._key is not None
         if self._parts.stopping:
             raise shutting_down(returns=self._parts.config.returns)
-        turn = self._make_turn(target, self._parts.door.route(self._key), spans)
+        turn = self._make_turn(target, self._route(), spans)
         # What was sent on is kept there; a held request need not keep it twice.
         self._head.fields = []
         turn.run()
@@ -230,6 +248,7 @@ class Visit(Farewell):
         self._asked = plan.asked
         self.reply.anthropic = plan.asked.anthropic
         self._key = route.key
+        self._opened = route
         self._held = Held(self._parts.budget)
         self._held.grow(len(body))
         self._held.data = body
@@ -262,6 +281,7 @@ class Visit(Farewell):
             self._parts,
             self,
             route.key,
+            route.uid,
             asked=self._asked,
             stream=stream,
             passive=self._passive,
