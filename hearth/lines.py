@@ -29,8 +29,13 @@ class Lines:
         """Write `line` soon.  Never waits; callable from every thread."""
         if self._thread is None:
             # Not before there is something to say: `hearth render` has no use for a thread.
-            self._thread = threading.Thread(target=self._run, name="hearth-lines", daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name="hearth-lines", daemon=True)
+            try:
+                thread.start()
+            except RuntimeError:  # no more threads may be started: better late than never
+                self._write(line)
+                return
+            self._thread = thread
             atexit.register(self.close)
         try:
             self._waiting.put_nowait(line)

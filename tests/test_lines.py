@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 
 from hearth.lines import Lines
 from tests import hanging
@@ -74,3 +75,17 @@ print(log.dropped(), flush=True)
         os.close(writer)
         os.close(reader)
     assert ran.returncode == 0 and 0 < int(ran.stdout) < 20_000
+
+
+def test_without_a_thread_they_are_written_at_once():
+    reader, writer = os.pipe()
+    before = threading.stack_size(1 << 60)  # more than there is: none can be started
+    try:
+        lines = Lines(writer)
+        lines.write("all the same")
+    finally:
+        threading.stack_size(before)
+    lines.write("and later")
+    lines.close()
+    os.close(writer)
+    assert read_all(reader).splitlines() == ["all the same", "and later"]

@@ -198,7 +198,10 @@ class Metrics:
         # Tables are read here, in one tick. Writing it all down takes 150 ms for a thousand
         # services, which no stream should wait for.
         scrape = _Scrape(self._tables(), self._registry)
-        return await anyio.to_thread.run_sync(encode, scrape), content_type
+        try:
+            return await anyio.to_thread.run_sync(encode, scrape), content_type
+        except RuntimeError:  # no more threads may be started: who looks for why must see it
+            return encode(scrape), content_type
 
     def _observe(self, histogram: Histogram, labels: tuple[str, str], seconds: float) -> None:
         child = self._timed.get((histogram, *labels))

@@ -70,6 +70,14 @@ def no_connection_left() -> Problem:
     )
 
 
+def no_thread_left() -> Problem:
+    """503: what must not hold up the event loop can be done nowhere else."""
+    return Problem(
+        Code.OVERLOADED,
+        "The gateway may start no more threads to read a big body in; try again shortly.",
+    )
+
+
 def starting() -> Problem:
     """503: an unknown model may exist."""
     return Problem(Code.STARTING, "The gateway has just started and does not know its models yet.")

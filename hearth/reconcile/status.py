@@ -21,8 +21,11 @@ WARNING = "Warning"
 OWN = (READY, ACTIVE, DEGRADED, AUTOSCALING, WARNING)
 
 _NOT_CONNECTED = "KEDANotConnected"
-_TRIGGER_ERRORS = ("TriggerError", "PartialTriggerError")
-"""KEDA's words for: Hearth did not answer, or not with what was asked."""
+_TRIGGER_ERRORS = (
+    "TriggerError", "PartialTriggerError", "HPAMetricsUnavailable", "ScalingDegraded",
+)  # fmt: skip
+"""KEDA's words for: Hearth did not answer, or not with what was asked; the last two are those of
+2.20.0 and 2.20.1."""
 
 Truth = Literal["True", "False", "Unknown"]
 _LONGEST = 4096

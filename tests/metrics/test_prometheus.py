@@ -1,5 +1,7 @@
 """What is counted, for whom, and that it goes when its service goes."""
 
+import threading
+
 import anyio
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -222,3 +224,11 @@ async def test_the_format_follows_the_accept_header(world, accept, content_type,
     text, given = await world.metrics.render(accept)
     assert given.startswith(content_type)
     assert last_line is None or text.decode().splitlines()[-1] == last_line
+
+
+async def test_a_process_that_may_start_no_threads_is_measured_all_the_same(world):
+    before = threading.stack_size(1 << 60)  # more than there is: none can be started
+    try:
+        assert (await world.scrape())["endpoints", "ai", "chat"] == 0
+    finally:
+        threading.stack_size(before)

@@ -307,6 +307,7 @@ ASLEEP = {"type": "HPAActive", "status": "True", "reason": "ScalingDisabled"}
         (PARTIAL, False, ("True", "ScaledObjectApplied"), ("True", "ScaledObjectApplied")),
         (GAP, True, None, ("False", "FailedGetExternalMetric")),
         (GAP, False, ("True", "ScaledObjectApplied"), ("True", "ScaledObjectApplied")),
+        (GAP | {"reason": "ScalingDegraded"}, False, None, ("Unknown", "Progressing")),
         (BAD, False, ("True", "ScaledObjectApplied"), ("False", "ScaledObjectCheckFailed")),
         (HPA, True, None, ("False", "FailedGetExternalMetric")),
         (HPA, False, ("True", "ScaledObjectApplied"), ("True", "ScaledObjectApplied")),

@@ -1,6 +1,8 @@
 """One HTTP request below /v1/: what it asks for, and whether it may."""
 
 import logging
+from collections.abc import Callable
+from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio.to_thread
 
@@ -21,6 +23,9 @@ from hearth.proxy.wire.turn import Turn
 from hearth.routes import Route
 
 log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 
 _PASSIVE = paths.Inference()
 _DECODED_AT_ONCE_BYTES = 64 * 1024
@@ -140,7 +145,7 @@ class Visit(Farewell):
                 decoding = codings.Decoding(self._coding, held.data)
                 size, data = len(held.data), bytearray()
                 while not (self._over or decoding.done):
-                    data += await anyio.to_thread.run_sync(decoding.step, _STEP_BYTES)
+                    data += await _beside(decoding.step, _STEP_BYTES)
                     if self._over:
                         return
                     if len(data) > limit_bytes:
@@ -181,9 +186,7 @@ class Visit(Farewell):
         """A big body is read beside the loop."""
         assert self._held is not None
         try:
-            target, spans = await anyio.to_thread.run_sync(
-                _read_big, self._held.data, self._content_type
-            )
+            target, spans = await _beside(_read_big, self._held.data, self._content_type)
         except Problem as problem:
             self.fail(problem)
         except Exception:
@@ -342,6 +345,17 @@ class Visit(Farewell):
         self._paused = False
         if self._turn is not None:
             self._turn.resume()
+
+
+async def _beside(work: Callable[[Unpack[_Ts]], _T], *arguments: *_Ts) -> _T:
+    """The result of `work`, done in a thread.  Raises Problem where none may be started."""
+    try:
+        return await anyio.to_thread.run_sync(work, *arguments)
+    except RuntimeError as error:
+        if "new thread" in str(error):
+            log.error("no thread can be started", extra={"error": str(error)})
+            raise faults.no_thread_left() from error
+        raise
 
 
 def _read_big(

@@ -1,20 +1,25 @@
 """Connections beyond what there are files for, on real sockets."""
 
 import asyncio
+import shutil
 import socket
 from dataclasses import replace
+from pathlib import Path
 
 import anyio
 import anyio.lowlevel
 import pytest
 
+from hearth.proxy.wire import listener
 from hearth.proxy.wire.front import Front
 from tests import hanging
+from tests.conftest import require
 from tests.proxy import backend
 from tests.proxy.stage import BODY, CONFIG, Raw, Stage, error_of, no_files, pod, stage
 from tests.proxy.wire.transports import Transport
 
 FEW = replace(CONFIG, client_connections=3)
+SOMAXCONN = int(Path("/proc/sys/net/core/somaxconn").read_text())
 GET = b"GET /v1/models HTTP/1.1\r\nHost: llm.test\r\n\r\n"
 
 
@@ -126,3 +131,12 @@ async def test_field_case_91_without_files_accepting_waits_and_goes_on(caplog):
             await loop.sock_sendall(client, GET)
             assert (await loop.sock_recv(client, 4096)).startswith(b"HTTP/1.1 200")
         assert caplog.messages.count("client connection not accepted") == 1
+
+
+async def test_a_burst_of_connections_has_room_in_the_kernel():
+    require("ss", shutil.which("ss") is not None, "install iproute2")
+    for config in (CONFIG, FEW):
+        async with stage(config) as s:
+            ran = await anyio.run_process(["ss", "-ltnH", f"sport = :{s.address[1]}"])
+            assert int(ran.stdout.split()[2]) == min(listener.BACKLOG, SOMAXCONN)
+            assert listener.BACKLOG >= 1024

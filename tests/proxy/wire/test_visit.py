@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import threading
 import zlib
 from dataclasses import replace
 
@@ -199,3 +200,20 @@ async def test_a_client_that_goes_while_its_body_is_decompressed_leaves_nothing(
             await anyio.lowlevel.checkpoint()
         assert s.gateway.held_bytes == 0
         assert asleep(s)
+
+
+@pytest.mark.parametrize("coding", ["identity", "gzip"])
+async def test_without_a_thread_for_a_big_body_its_sender_hears_overloaded(coding):
+    data = json.dumps(BODY).encode().ljust(8_000_000)
+    body = gzip.compress(data) if coding == "gzip" else data
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        before = threading.stack_size(1 << 60)  # more than there is: none can be started
+        try:
+            status, headers, text = await s.ask(body, headers={"Content-Encoding": coding})
+        finally:
+            threading.stack_size(before)
+        assert (status, code_of(text)) == (503, "overloaded")
+        assert headers["Retry-After"]
+        assert s.gateway.held_bytes == 0
+        assert (await s.ask(data))[0] == 200
