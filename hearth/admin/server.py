@@ -3,6 +3,7 @@
 Nothing here wakes a service or changes anything.
 """
 
+import asyncio
 import contextlib
 import functools
 import logging
@@ -29,6 +30,9 @@ STALE_S = 600.0
 """A watch is begun anew every few minutes: one that heard nothing for so long is blind."""
 _PROBES = ("/healthz", "/readyz")
 """Asked by kubelets and load balancers, under any host."""
+MOST = 64
+"""Connections at a time: with one more the oldest goes.  The process keeps files free for so many,
+and a probe of the kubelet is a new one each time."""
 _CLOSE_S = 0.5
 """How long a client that does not read may delay the end."""
 _HEADERS = {
@@ -100,6 +104,7 @@ class Admin:
             for full in (True, False)
         }
         self._runner: web.AppRunner | None = None
+        self._listeners: list[asyncio.Server] = []
 
     async def start(self, host: str, port: int) -> tuple[str, int]:
         """Listen; returns the bound address (port 0: any free one).  Raises CannotListen."""
@@ -111,15 +116,18 @@ class Admin:
         )
         await runner.setup()
         try:
-            for sock in await listening.bind(host, port):
-                await web.SockSite(runner, sock).start()
+            sockets = await listening.bind(host, port)
         except OSError as error:
             await runner.cleanup()
             raise CannotListen(
                 f"cannot open the admin port on {authority(host, port)}: {listening.why(error)}"
             ) from error
         self._runner = runner
-        bound: tuple[str, int] = runner.addresses[0][:2]
+        loop = asyncio.get_running_loop()
+        for sock in sockets:
+            listener = await loop.create_server(self._connection, sock=sock, backlog=MOST)
+            self._listeners.append(listener)
+        bound: tuple[str, int] = sockets[0].getsockname()[:2]
         log.info("admin port listens", extra={"host": bound[0], "port": bound[1]})
         return bound
 
@@ -127,6 +135,8 @@ class Admin:
         """End the event streams, then close the port.  Idempotent."""
         for one in self._feeds.values():
             one.close()
+        while self._listeners:
+            self._listeners.pop().close()
         runner, self._runner = self._runner, None
         if runner is not None:
             await runner.cleanup()
@@ -137,7 +147,17 @@ class Admin:
         return sum(one.followers for one in self._feeds.values())
 
     def __repr__(self) -> str:
-        return f"<Admin {self._runner.addresses if self._runner else 'closed'}>"
+        bound = [s.getsockname() for one in self._listeners for s in one.sockets]
+        return f"<Admin {bound or 'closed'}>"
+
+    def _connection(self) -> asyncio.Protocol:
+        """Whoever holds many makes room, so that a probe finds it."""
+        server = self._runner.server if self._runner is not None else None
+        if server is None:
+            return asyncio.Protocol()  # it stops: the listener is closed in this tick
+        if len(server.connections) >= MOST:
+            server.connections[0].force_close()
+        return server()
 
     def _application(self) -> web.Application:
         app = web.Application(middlewares=[_signposted, self._guarded])

@@ -4,7 +4,7 @@ import json
 import os
 import re
 import socket
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
 import aiohttp
 import anyio
@@ -320,7 +320,16 @@ async def test_field_case_139_probes_and_metrics_need_no_token():
 
 async def test_field_case_94_who_follows_is_asked_whether_it_is_still_there(world, http):
     async with events(http):
-        (site,) = world.admin._runner.sites
-        (listener,) = site._server.sockets
+        (serving,) = world.admin._listeners
+        (listener,) = serving.sockets
         with socket.socket(fileno=os.dup(listener.fileno())) as same:
             assert alive.options(same) == alive.wanted(keepalive.CLIENT_S)
+
+
+async def test_field_case_91_who_holds_many_connections_does_not_keep_a_probe_out(world, http):
+    async with AsyncExitStack() as held:
+        for _ in range(3 * server.MOST):
+            await held.enter_async_context(await anyio.connect_tcp("127.0.0.1", world.port))
+        async with http.get("/healthz") as response:
+            assert response.status == 200
+        assert len(world.admin._runner.server.connections) <= server.MOST
