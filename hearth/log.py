@@ -67,12 +67,13 @@ def dropped() -> int:
 
 def configure(*, level: str, format: str, stream: TextIO | None = None) -> None:
     """Log to standard error, or `stream`, from now on; called once, by the command line."""
+    file = None if stream is not None else _file()
     handler: logging.Handler
-    if stream is None:
-        _written[:] = [Lines(sys.stderr.fileno())]
-        handler = _Handler(_written[0])
-    else:
+    if file is None:
         handler = logging.StreamHandler(stream)
+    else:
+        _written[:] = [Lines(file)]
+        handler = _Handler(_written[0])
     handler.setFormatter(_Json() if format == "json" else _Text())
     root = logging.getLogger()
     root.handlers[:] = [handler]
@@ -80,6 +81,14 @@ def configure(*, level: str, format: str, stream: TextIO | None = None) -> None:
     logging.getLogger("aiohttp.server").filters[:] = [_is_ours]
     for name, least in _QUIET.items():
         logging.getLogger(name).setLevel(max(least, root.level))
+
+
+def _file() -> int | None:
+    """The file that standard error is; None where something stands in for it."""
+    try:
+        return sys.stderr.fileno()
+    except (AttributeError, OSError):
+        return None
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

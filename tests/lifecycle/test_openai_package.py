@@ -149,7 +149,8 @@ async def accepted(client):
 async def test_a_key_that_nobody_wrote(client, hearth):
     error = await failure(openai.InternalServerError, ask(client, "keyless"))
     assert (error.status_code, error.code) == (503, "authentication_unavailable")
-    assert (await hearth.queue())["keyless"]["phase"] == "ScaledToZero"
+    row = (await hearth.queue())["keyless"]
+    assert (row["demand"], row["backends"]) == (0, [])
 
 
 async def test_a_malformed_body(client):
