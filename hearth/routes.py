@@ -118,6 +118,8 @@ class Scale:
     """That there should be, by whoever scaled last."""
     pods: int
     """That the Deployment has, ready or not."""
+    uid: str = ""
+    """Of the Deployment; empty: whichever has the service's name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

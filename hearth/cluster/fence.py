@@ -56,6 +56,6 @@ class Fenced:
         with self._leader.writing():
             return await self._cluster.patch_status(manifest, manager=manager)
 
-    async def scale(self, key: ServiceKey, *, replicas: int) -> None:
+    async def scale(self, key: ServiceKey, *, replicas: int, uid: str = "") -> None:
         with self._leader.writing():
-            await self._cluster.scale(key, replicas=replicas)
+            await self._cluster.scale(key, replicas=replicas, uid=uid)

@@ -146,6 +146,9 @@ class Cluster(Protocol):
         """Apply `status` (the whole of what `manager` says) through the status subresource."""
         ...
 
-    async def scale(self, key: ServiceKey, *, replicas: int) -> None:
-        """Set a Deployment's `/scale`: for autoscalers, the watchdog and nobody else."""
+    async def scale(self, key: ServiceKey, *, replicas: int, uid: str = "") -> None:
+        """Set a Deployment's `/scale`: for autoscalers, the watchdog and nobody else.
+
+        With `uid` only of that one: Conflict where another has its name.
+        """
         ...

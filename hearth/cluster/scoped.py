@@ -121,8 +121,8 @@ class Scoped:
     async def patch_status(self, manifest: Manifest, *, manager: str) -> Manifest:
         return await self._cluster.patch_status(manifest, manager=manager)
 
-    async def scale(self, key: ServiceKey, *, replicas: int) -> None:
-        await self._cluster.scale(key, replicas=replicas)
+    async def scale(self, key: ServiceKey, *, replicas: int, uid: str = "") -> None:
+        await self._cluster.scale(key, replicas=replicas, uid=uid)
 
     def __repr__(self) -> str:
         return f"<Scoped to {', '.join(self._namespaces)}>"

@@ -44,7 +44,7 @@ def bounds(route: Route | None) -> Bounds | None:
     """None where there is nothing to scale."""
     if route is None or route.scale is None:
         return None
-    return Bounds(route.uid, dataclasses.replace(route.scale, replicas=0, pods=0))
+    return Bounds(route.uid, dataclasses.replace(route.scale, replicas=0, pods=0, uid=""))
 
 
 def awake(route: Route | None, *, active: bool) -> bool:
@@ -185,7 +185,8 @@ class _Deployment:
 
     async def scale(self, replicas: int) -> None:
         """Returns when the route knows of it: what is decided next must not rest on the past."""
-        await self._cluster.scale(self._name, replicas=replicas)
+        known = self._scale()
+        await self._cluster.scale(self._name, replicas=replicas, uid=known.uid if known else "")
         with anyio.move_on_after(_SEEN_S):
             while True:
                 changed = self._routes.changed(self._key)

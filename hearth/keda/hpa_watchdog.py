@@ -147,7 +147,9 @@ class HpaWatchdog:
                 return
             # The route hears of the old number again, perhaps, and then of the new one.
             self._set[key] = {short.replicas, wanted}
-            await self._cluster.scale(deployment, replicas=wanted)
+            route = self._scene.routes.find(key)
+            uid = route.scale.uid if route is not None and route.scale is not None else ""
+            await self._cluster.scale(deployment, replicas=wanted, uid=uid)
         except ClusterError as error:
             self._set.pop(key, None)
             log.warning(

@@ -165,7 +165,8 @@ class Watchdog:
         if found["spec"].get("replicas", 1) or self._spell(key) != guard.spell or route is None:
             return
         replicas = max(1, route.scale.min if route.scale else 0)
-        await self._cluster.scale(deployment, replicas=replicas)
+        uid = route.scale.uid if route.scale else ""
+        await self._cluster.scale(deployment, replicas=replicas, uid=uid)
         self._acted[key] = guard.spell
         self._scaled(key)
         streams = self._scene.scaler.pushes.streams(key)

@@ -207,7 +207,8 @@ def _deletions(service: LLMService, orphans: Iterable[Manifest]) -> list[Delete]
 def _ours(found: Manifest) -> bool:
     owners = found["metadata"].get("ownerReferences", ())
     managed_by = found["metadata"].get("labels", {}).get("app.kubernetes.io/managed-by")
-    return managed_by == names.MANAGER and all(
+    written = names.HASH_ANNOTATION in (found["metadata"].get("annotations") or {})
+    return written and managed_by == names.MANAGER and all(
         owner.get("kind") == "LLMService" and _group(owner) in groups.GROUPS for owner in owners
     )
 

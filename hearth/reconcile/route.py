@@ -95,7 +95,7 @@ def scale(
     pods = (deployment.get("status") or {}).get("replicas", 0)
     known = before.scale if before and before.uid == service.metadata.uid else None
     if refused and known is not None:
-        return dataclasses.replace(known, replicas=replicas, pods=pods)
+        return dataclasses.replace(known, replicas=replicas, pods=pods, uid=metadata.get("uid", ""))
     if not readable:
         return None
     wanted = service.spec.scaling
@@ -106,6 +106,7 @@ def scale(
         window_s=float(wanted.scale_down_stabilization),
         replicas=replicas,
         pods=pods,
+        uid=metadata.get("uid", ""),
     )
 
 

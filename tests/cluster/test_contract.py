@@ -409,6 +409,17 @@ class TestTwoManagersOfReplicas:
         assert left["spec"]["replicas"] == 2
         assert replicas_owners(left) == {("hearth-replicas", "Apply", "")}
 
+    async def test_field_case_143_scaling_is_for_the_one_that_is_meant(
+        self, cluster, deployment, only
+    ):
+        made = await self.created(cluster, deployment, only)
+        key = ServiceKey(*_key(made))
+        with pytest.raises(Conflict):
+            await cluster.scale(key, replicas=3, uid="2f1e8ab5-6b0c-4b1a-9a53-7cb0b2f4c111")
+        assert (await cluster.get(kinds.DEPLOYMENT, *key))["spec"]["replicas"] == 0
+        await cluster.scale(key, replicas=3, uid=made["metadata"]["uid"])
+        assert (await cluster.get(kinds.DEPLOYMENT, *key))["spec"]["replicas"] == 3
+
     async def test_scaling_what_is_not_there(self, cluster, namespace):
         with pytest.raises(NotFound):
             await cluster.scale(ServiceKey(namespace, "nobody"), replicas=1)

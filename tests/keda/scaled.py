@@ -66,11 +66,11 @@ class Counting(LocalCluster):
         before()
         return await super().get(kind, namespace, name)
 
-    async def scale(self, key: ServiceKey, *, replicas: int) -> None:
+    async def scale(self, key: ServiceKey, *, replicas: int, uid: str = "") -> None:
         await anyio.lowlevel.checkpoint()
         if self.failures:
             raise self.failures.pop(0)
-        await super().scale(key, replicas=replicas)
+        await super().scale(key, replicas=replicas, uid=uid)
         self.scales.append((key.name, replicas))
 
 
@@ -127,7 +127,8 @@ class World:
         """The reconciler's part."""
         if new is not None and (route := self.routes.find(key_of(new))) and route.scale:
             replicas = new["spec"]["replicas"]
-            self.bound(route.key, replicas=replicas, pods=replicas)
+            uid = new["metadata"]["uid"]
+            self.bound(route.key, replicas=replicas, pods=replicas, uid=uid)
 
 
 @asynccontextmanager

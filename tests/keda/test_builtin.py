@@ -131,6 +131,20 @@ async def test_the_bounds_hold(bounds, wanted, expected):
         assert max(count for _, count in of.cluster.scales) == expected
 
 
+async def test_field_case_143_a_deployment_of_another_is_left_alone():
+    async with at_work() as (of, _):
+        await of.deploy()
+        while not (known := of.routes.find(KEY).scale.uid):
+            await settle()
+        of.bound(uid="of-the-one-before")
+        of.demand.renew_lease(KEY, seconds=600)
+        await settle()
+        assert of.cluster.scales == []
+        of.bound(uid=known)
+        await of.time.sleep_out(POLL_S)
+        await of.sees(1)
+
+
 async def test_what_sleeps_costs_nothing():
     async with at_work() as (of, scaler):
         await of.deploy()

@@ -251,6 +251,22 @@ async def test_a_scale_that_the_route_does_not_know_of_yet_is_left_alone():
         assert of.cluster.scales == [] and of.told == []
 
 
+async def test_field_case_143_a_deployment_of_another_is_left_alone():
+    async with bench() as of:
+        await of.deploy()
+        while not (known := of.routes.find(KEY).scale.uid):
+            await settle()
+        of.bound(uid="of-the-one-before")
+        of.demand.admit(KEY, limit=9)
+        await of.time.sleep_out(AFTER_S)
+        await of.time.sleeping(3)
+        assert of.cluster.scales == [] and of.told == []
+        of.bound(uid=known)
+        await of.time.sleep_out(3)
+        await of.until_told(1)
+        assert of.cluster.scales == [("chat", 1)]
+
+
 @pytest.mark.parametrize("error", [NotLeading("fenced"), Unavailable("away")])
 async def test_a_write_that_fails_is_tried_again(error):
     async with bench() as of:

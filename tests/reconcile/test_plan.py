@@ -281,6 +281,7 @@ def test_the_name_for_mutual_tls_comes_and_goes_with_it(settled: World):
     [
         {"metadata": {"labels": {"app.kubernetes.io/managed-by": "someone"}}},
         {"metadata": {"ownerReferences": [OTHER]}},
+        {"metadata": {"annotations": None}},  # only the label copied
     ],
 )
 def test_a_shared_service_of_somebody_else_is_left_alone(change: Manifest):

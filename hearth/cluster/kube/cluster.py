@@ -156,14 +156,17 @@ class KubeCluster:
         }
         return await self._apply(body, manager=manager, force=True, subresource="/status")
 
-    async def scale(self, key: ServiceKey, *, replicas: int) -> None:
+    async def scale(self, key: ServiceKey, *, replicas: int, uid: str = "") -> None:
         kind = kinds.DEPLOYMENT
         request = Request(
             method="PATCH",
             path=f"{_path(kind, key.namespace, key.name)}/scale",
             kind=kind,
             query=(("fieldManager", names.REPLICAS_MANAGER),),
-            body={"spec": {"replicas": replicas}},
+            body={
+                **({"metadata": {"uid": uid}} if uid else {}),
+                "spec": {"replicas": replicas},
+            },
             content_type=_MERGE,
         )
         await self._transport.call(request)

@@ -87,8 +87,8 @@ class LocalCluster:
     async def patch_status(self, manifest: Manifest, *, manager: str) -> Manifest:
         return self._store.patch_status(manifest, manager=manager)
 
-    async def scale(self, key: ServiceKey, *, replicas: int) -> None:
-        self._store.scale(key, replicas=replicas, manager=names.REPLICAS_MANAGER)
+    async def scale(self, key: ServiceKey, *, replicas: int, uid: str = "") -> None:
+        self._store.scale(key, replicas=replicas, manager=names.REPLICAS_MANAGER, uid=uid)
 
     async def finalize(self, manifest: Manifest) -> None:
         """The kubelet's last word on a Pod whose processes have ended: it is gone.

@@ -148,10 +148,12 @@ class Store:
         after, books = ownership.apply(kind, before, books, applied, owner=owner, force=True)
         return self._write(kind, key, before, after, books, status_only=True)
 
-    def scale(self, key: ServiceKey, *, replicas: int, manager: str) -> Manifest:
+    def scale(self, key: ServiceKey, *, replicas: int, manager: str, uid: str = "") -> Manifest:
         """Set a Deployment's replicas as `/scale` does."""
         kind = kinds.DEPLOYMENT
         before = self.get(kind, *key)
+        if uid:
+            objects.same_uid(kind, key, before, uid)
         if replicas < 0:
             raise Invalid(f'Scale "{key.name}" is invalid: spec.replicas: must not be negative')
         if before["spec"]["replicas"] == replicas:
