@@ -208,8 +208,12 @@ def _ours(found: Manifest) -> bool:
     owners = found["metadata"].get("ownerReferences", ())
     managed_by = found["metadata"].get("labels", {}).get("app.kubernetes.io/managed-by")
     written = names.HASH_ANNOTATION in (found["metadata"].get("annotations") or {})
-    return written and managed_by == names.MANAGER and all(
-        owner.get("kind") == "LLMService" and _group(owner) in groups.GROUPS for owner in owners
+    return (
+        written
+        and managed_by == names.MANAGER
+        and all(
+            owner.get("kind") == "LLMService" and _group(owner) in groups.GROUPS for owner in owners
+        )
     )
 
 
