@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
+from hearth.cluster.backoff import Backoff
 from hearth.cluster.interface import Cluster, NotFound
 from hearth.cluster.workqueue import WorkQueue
 from hearth.reconcile.watching import Watching
@@ -44,7 +45,8 @@ class VanishedPods:
         routes: RouteTable,
         in_flight: Callable[[ServiceKey], int],
     ) -> None:
-        self.queue: WorkQueue[VanishedPod] = WorkQueue()
+        # Whoever waits at a pod that is gone waits for this, not for the API server's good days.
+        self.queue: WorkQueue[VanishedPod] = WorkQueue(backoff=Backoff(0.25, 5.0))
         self._cluster = cluster
         self._watching = watching
         self._routes = routes

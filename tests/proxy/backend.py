@@ -130,7 +130,7 @@ class Server:
     """A scripted model server; `handler` may be changed at any time."""
 
     handler: Handler = chat
-    host: str = ""
+    host: str = field(default_factory=lambda: LOOPBACK)
     port: int = 0
     seen: list[Seen] = field(default_factory=list)
     connections: int = 0
@@ -189,6 +189,11 @@ async def flood(conn: Conn) -> None:
     await conn.end()
 
 
+def family() -> socket.AddressFamily:
+    """Of LOOPBACK."""
+    return socket.AF_INET6 if ":" in LOOPBACK else socket.AF_INET
+
+
 @asynccontextmanager
 async def running(
     handler: Handler = chat, *, host: str = "", port: int = 0
@@ -207,8 +212,7 @@ async def running(
 @asynccontextmanager
 async def refusing() -> AsyncIterator[Server]:
     """A server that is not there, at a port that only the test itself may yet listen on."""
-    family = socket.AF_INET6 if ":" in LOOPBACK else socket.AF_INET
-    with socket.socket(family) as held:
+    with socket.socket(family()) as held:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         held.bind((LOOPBACK, 0))
-        yield Server(host=LOOPBACK, port=held.getsockname()[1])
+        yield Server(port=held.getsockname()[1])

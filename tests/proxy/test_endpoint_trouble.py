@@ -390,7 +390,11 @@ def an_engine() -> Iterator[tuple[int, subprocess.Popen, socket.socket]]:
     """Its port, a process that answers one request and takes a second, and where it says what it
     took."""
     ours, its = socket.socketpair()
-    with ours, its, socket.create_server(("127.0.0.1", 0)) as listener:
+    with (
+        ours,
+        its,
+        socket.create_server((backend.LOOPBACK, 0), family=backend.family()) as listener,
+    ):
         port = listener.getsockname()[1]
         fds = (listener.fileno(), its.fileno())
         command = [sys.executable, "-c", ENGINE, *map(str, fds)]
