@@ -23,6 +23,7 @@ class Code(StrEnum):
     MODEL_NOT_FOUND = "model_not_found"
     UNKNOWN_URL = "unknown_url"
     METHOD_NOT_ALLOWED = "method_not_allowed"
+    WEBSOCKET_UNSUPPORTED = "websocket_unsupported"
     INVALID_API_KEY = "invalid_api_key"
     AUTHENTICATION_UNAVAILABLE = "authentication_unavailable"
     CROSS_SITE = "cross_site"
@@ -61,6 +62,7 @@ ANSWERS: Mapping[Code, Answer] = {
     Code.MODEL_NOT_FOUND: Answer(404, _REQUEST),
     Code.UNKNOWN_URL: Answer(404, _REQUEST),
     Code.METHOD_NOT_ALLOWED: Answer(405, _REQUEST),
+    Code.WEBSOCKET_UNSUPPORTED: Answer(400, _REQUEST),
     Code.INVALID_API_KEY: Answer(401, "authentication_error"),
     Code.AUTHENTICATION_UNAVAILABLE: Answer(503, _SERVER),
     Code.CROSS_SITE: Answer(403, _REQUEST),

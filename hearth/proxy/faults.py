@@ -91,6 +91,15 @@ def mistake() -> Problem:
     )
 
 
+def websocket() -> Problem:
+    """400: a handshake."""
+    return Problem(
+        Code.WEBSOCKET_UNSUPPORTED,
+        "Websockets are not served here, so there is no realtime API; use the HTTP routes, such as"
+        " POST /v1/chat/completions with 'stream': true.",
+    )
+
+
 def cross_site(origin: str) -> Problem:
     """403: a web page asks that may not."""
     page = f"A web page of {origin[:200]}" if origin not in ("", "null") else "A web page"

@@ -97,6 +97,12 @@ class HostTable:
         rows.append("<name>.<namespace>.svc (any model)")
         return "; ".join(rows)
 
+    def of_one_service(self, scope: Scope) -> str:
+        """What the hosts look like under which one service of a scope is asked."""
+        namespace = scope.name if isinstance(scope, Namespace) else "<namespace>"
+        domain = _lower(self.ingress_domains[0]) if self.ingress_domains else "svc"
+        return f"<name>.{namespace}.{domain}"
+
     def perhaps_own(self, key: ServiceKey) -> str:
         """What to say of a host that reads as a service which is not there: `laptop.local` may be
         this machine.  No name is taken for the gateway's own unasked: that is what keeps a web

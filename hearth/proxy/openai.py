@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from hearth.proxy import multipart
+from hearth.proxy import json_errors, multipart
 from hearth.proxy.answers import Code, Problem
 
 Span = tuple[int, int]
@@ -32,6 +32,9 @@ class _Fields(msgspec.Struct):
 
 
 _FIELDS = msgspec.json.Decoder(_Fields)
+_BOM = b"\xef\xbb\xbf"
+"""One may stand before the JSON: some editors and platforms write it."""
+_RULES = {"model": "'model' must be a string.", "stream": "'stream' must be true or false."}
 
 
 def read(body: Buffer, content_type: str) -> Target:
@@ -92,14 +95,20 @@ def spliced(body: Buffer, spans: tuple[Span, ...], value: bytes) -> tuple[Buffer
 
 
 def _read_json(body: Buffer) -> Target:
+    begin = len(_BOM) if body.startswith(_BOM) else 0
     try:
-        fields = _FIELDS.decode(body)
+        fields = _FIELDS.decode(memoryview(body)[begin:] if begin else body)
     except RecursionError as error:
         raise _invalid("The body is nested too deeply.") from error
     except msgspec.DecodeError as error:
-        if not body.strip():
+        if not body[begin:].strip():
             raise _invalid("The body is empty; send a JSON object with 'model'.") from error
-        raise _invalid(f"The body is not a JSON object: {error}.") from error
+        if isinstance(error, msgspec.ValidationError):
+            # Numbers so large that they cannot even be looked at.
+            for name, rule in _RULES.items():
+                if str(error).endswith(f"`$.{name}`"):
+                    raise _invalid(rule, param=name) from error
+        raise _invalid(json_errors.explain(body, error, begin=begin)) from error
     model: str | None = None
     match fields.model:
         case msgspec.UNSET | None:
@@ -107,14 +116,14 @@ def _read_json(body: Buffer) -> Target:
         case str(text):
             model = _named(text)
         case _:
-            raise _invalid("'model' must be a string.", param="model")
+            raise _invalid(_RULES["model"], param="model")
     match fields.stream:
         case bool(stream):
             return Target(model=model, stream=stream)
         case msgspec.UNSET | None:
             return Target(model=model)
         case _:
-            raise _invalid("'stream' must be true or false.", param="stream")
+            raise _invalid(_RULES["stream"], param="stream")
 
 
 def _named(model: str) -> str:
@@ -162,7 +171,7 @@ def _top_level(body: Buffer, name: str) -> list[Span]:
     Strings and nested values are jumped over by C code, not walked byte by byte.
     """
     spans = []
-    at = _skip(body, _skip(body, 0) + 1)
+    at = _skip(body, _skip(body, len(_BOM) if body.startswith(_BOM) else 0) + 1)
     while body[at : at + 1] == b'"':
         end = _string_end(body, at)
         found = json.loads(bytes(body[at:end])) == name

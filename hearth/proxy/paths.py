@@ -56,6 +56,21 @@ INFERENCE = {
             "/v1/images/generations",
             "/v1/images/edits",
             "/v1/images/variations",
+            # What engines serve beside OpenAI's API, with the model in the body: vLLM's list.
+            "/v1/chat/completions/batch",
+            "/v1/chat/completions/render",
+            "/v1/completions/render",
+            "/v1/decisions",
+            "/v2/embed",
+            "/v2/rerank",
+            "/rerank",
+            "/score",
+            "/classify",
+            "/pooling",
+            "/tokenize",
+            "/detokenize",
+            "/generative_scoring",
+            "/invocations",
         ),
         _PLAIN,
     ),
@@ -69,11 +84,24 @@ HEALTH = ("/", "/healthz")
 _MODELS = "/v1/models"
 # No empty, dot or percent-encoded segments: what a backend might normalise could leave /v1/.
 _PASSIVE = re.compile(r"/v1(?!/v1/)(/(?!\.{1,2}(/|$))[A-Za-z0-9._~:@+-]+)+")
+_REPEATED = re.compile(r"^(/v1)+(?=/v1/)")
 _PASSIVE_METHODS = ("GET", "POST", "DELETE")
+
+
+def canonical(path: str) -> str:
+    """The path of the list that `path` can only mean: slashes too many, or `/v1` twice.
+
+    It is what goes upstream.  Anything else is left as it is, and nothing is decoded.
+    """
+    if path in INFERENCE or not ("//" in path or path.endswith("/") or path.startswith("/v1/v1/")):
+        return path
+    meant = _REPEATED.sub("", re.sub("//+", "/", path).removesuffix("/"))
+    return meant if meant in INFERENCE or meant == _MODELS else path
 
 
 def read(method: str, path: str) -> Asked:
     """What is asked for (`path` as it came, without query).  Raises Problem."""
+    path = canonical(path)
     if path == _MODELS or path.startswith(f"{_MODELS}/"):
         if method not in ("GET", "HEAD"):
             raise _method(method, path, allow="GET, HEAD")
@@ -94,11 +122,23 @@ def read(method: str, path: str) -> Asked:
 def unknown(method: str, path: str) -> Problem:
     """The 404 of a path that leads nowhere, with the path that was likely meant."""
     shown = path if len(path) <= 200 else f"{path[:200]}..."
-    meant = "/v1/" + re.sub(r"^(v1/+)+", "", path.strip("/"))
+    bare = "/" + re.sub(r"^(v1/+)+", "", path.strip("/"))
+    meant = bare if bare in INFERENCE else "/v1" + bare
     hint = "Requests go below /v1/, for example POST /v1/chat/completions."
     if meant in INFERENCE or meant == _MODELS:
-        hint = f"Did you mean {meant}? The base URL of a client ends with /v1."
+        base = " The base URL of a client ends with /v1." if meant.startswith("/v1/") else ""
+        hint = f"Did you mean {meant}?{base}"
     return Problem(Code.UNKNOWN_URL, f"Nothing is served at {method} {shown}. {hint}")
+
+
+def names_no_model(method: str, path: str, *, host: str) -> Problem:
+    """The 404 of what only the host of one service can lead to: `host` says which."""
+    shown = path if len(path) <= 200 else f"{path[:200]}..."
+    return Problem(
+        Code.UNKNOWN_URL,
+        f"{method} {shown} names no model, and this host is shared by several. Ask it under the"
+        f" host of one model: {host}.",
+    )
 
 
 def _method(method: str, path: str, *, allow: str) -> Problem:

@@ -38,6 +38,8 @@ class Server:
         key: ServiceKey | None = None
         try:
             head = guest.head(request)
+            if head.websocket:
+                raise faults.websocket()
             if head.path in paths.HEALTH and head.method in ("GET", "HEAD"):
                 return self._health()
             if request.method == "OPTIONS":
@@ -61,7 +63,8 @@ class Server:
             outcome = Code.INTERNAL_ERROR
         response.headers["Server"] = "hearth"
         response.headers.update(self._cors(request))
-        if parts.stopping:
+        if parts.stopping or outcome == Code.WEBSOCKET_UNSUPPORTED:
+            # What a client that wanted a websocket sends next is no HTTP.
             response.force_close()
         if response.status >= 400:
             parts.observer.rejected(key, reason=outcome)

@@ -25,6 +25,7 @@ def test_the_design_s_statuses():
         "model_not_found": 404,
         "unknown_url": 404,
         "method_not_allowed": 405,
+        "websocket_unsupported": 400,
         "invalid_api_key": 401,
         "authentication_unavailable": 503,
         "cross_site": 403,

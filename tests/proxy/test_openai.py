@@ -39,6 +39,16 @@ def test_json(body, target):
     assert openai.read(body, "text/plain") == target
 
 
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+@pytest.mark.parametrize("pad", [b"", b" " * 70_000, b'"a":"\\u00e4",'])
+def test_field_case_146_one_byte_order_mark_is_skipped_and_kept(pad, kind):
+    body = kind(b'\xef\xbb\xbf{%b"stream":true,"model":"chat"}' % pad)
+    assert openai.plain(body) is None
+    assert openai.read(body, "application/json") == Target(model="chat", stream=True)
+    pieces = openai.spliced(body, openai.model_spans(body, "application/json"), b'"served"')
+    assert b"".join(map(bytes, pieces)) == bytes(body).replace(b"chat", b"served")
+
+
 @pytest.mark.parametrize(
     ("body", "words", "param"),
     [
@@ -48,8 +58,11 @@ def test_json(body, target):
         (b'"model"', "not a JSON object", None),
         (b"[1]", "not a JSON object", None),
         (b'{"model":"chat"} x', "not a JSON object", None),
-        (b'\xef\xbb\xbf{"model":"chat"}', "not a JSON object", None),
-        ('{"model":"chat"}'.encode("utf-16"), "not a JSON object", None),
+        (b'\xef\xbb\xbf\xef\xbb\xbf{"model":"chat"}', "not a JSON object", None),
+        (b"\xef\xbb\xbf ", "empty", None),
+        ('{"model":"chat"}'.encode("utf-16"), "UTF-16", None),
+        (b'{"model":1e999}', "must be a string", "model"),
+        (b'{"stream":' + b"1" * 5000 + b"}", "true or false", "stream"),
         (b'{"model":5}', "must be a string", "model"),
         (b'{"model":["chat"]}', "must be a string", "model"),
         (b'{"model":{"model":"chat"}}', "must be a string", "model"),

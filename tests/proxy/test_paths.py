@@ -50,8 +50,19 @@ def test_read(method, path, asked):
         ("GET", "/metrics", Code.UNKNOWN_URL),
         ("GET", "/v1", Code.UNKNOWN_URL),
         ("GET", "/v1/", Code.UNKNOWN_URL),
-        ("POST", "/v1/chat/completions/", Code.UNKNOWN_URL),
-        ("POST", "//v1/chat/completions", Code.UNKNOWN_URL),
+        ("GET", "//", Code.UNKNOWN_URL),
+        ("POST", "/v1/files/", Code.UNKNOWN_URL),
+        ("POST", "/v1//files", Code.UNKNOWN_URL),
+        ("POST", "/v1/v1/files", Code.UNKNOWN_URL),
+        ("POST", "/v1/./chat/completions", Code.UNKNOWN_URL),
+        ("POST", "/v1/x/../chat/completions", Code.UNKNOWN_URL),
+        ("POST", "/v1%2Fchat/completions", Code.UNKNOWN_URL),
+        ("POST", "//v1/%63hat/completions", Code.UNKNOWN_URL),
+        ("POST", "/V1/chat/completions", Code.UNKNOWN_URL),
+        ("POST", "/v2/v2/rerank", Code.UNKNOWN_URL),
+        ("POST", "/health", Code.UNKNOWN_URL),
+        ("POST", "/sleep", Code.UNKNOWN_URL),
+        ("POST", "/collective_rpc", Code.UNKNOWN_URL),
         ("GET", "/v1/../metrics", Code.UNKNOWN_URL),
         ("GET", "/v1/x/..", Code.UNKNOWN_URL),
         ("GET", "/v1/./x", Code.UNKNOWN_URL),
@@ -65,9 +76,7 @@ def test_refused(method, path, code):
     assert caught.value.code is code
 
 
-@pytest.mark.parametrize(
-    "path", ["/chat/completions", "/v1/chat/completions/", "/v1/v1/chat/completions"]
-)
+@pytest.mark.parametrize("path", ["/chat/completions", "//chat/completions"])
 def test_a_wrong_base_url_is_told_the_right_one(path):
     with pytest.raises(Problem, match=r"Did you mean /v1/chat/completions\?"):
         paths.read("POST", path)
@@ -77,3 +86,46 @@ def test_a_long_path_is_not_repeated():
     with pytest.raises(Problem) as caught:
         paths.read("GET", "/" + "x" * 9000)
     assert len(caught.value.message) < 500
+
+
+@pytest.mark.parametrize(
+    ("path", "meant"),
+    [
+        ("//v1/chat/completions", "/v1/chat/completions"),
+        ("/v1//chat///completions", "/v1/chat/completions"),
+        ("/v1/chat/completions/", "/v1/chat/completions"),
+        ("/v1/v1/chat/completions", "/v1/chat/completions"),
+        ("//v1//v1/v1/chat/completions//", "/v1/chat/completions"),
+        ("//rerank", "/rerank"),
+        ("/v1//models", "/v1/models"),
+        ("/v1/v1/models/", "/v1/models"),
+    ],
+)
+def test_field_case_126_a_slash_too_much_or_v1_twice_is_the_path_it_can_only_mean(path, meant):
+    assert paths.canonical(path) == meant
+    method = "GET" if meant.endswith("models") else "POST"
+    assert paths.read(method, path) == paths.read(method, meant)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/files/", "//metrics", "/v1/v1/responses/r1", "/v1/models//x", "/v1/../v1/x/", ""]
+)
+def test_what_is_not_on_the_list_is_left_as_it_is(path):
+    assert paths.canonical(path) == path
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/tokenize", "/detokenize", "/score", "/rerank", "/v2/rerank", "/v2/embed", "/pooling",
+     "/classify", "/generative_scoring", "/invocations"],
+)  # fmt: skip
+def test_field_case_111_an_engines_own_routes_are_inference(path):
+    assert paths.read("POST", path) == Inference()
+    with pytest.raises(Problem) as caught:
+        paths.read("GET", path)
+    assert caught.value.code is Code.METHOD_NOT_ALLOWED
+
+
+def test_a_route_of_an_engine_below_v1_is_told_where_it_is():
+    with pytest.raises(Problem, match=r"Did you mean /v2/rerank\?$"):
+        paths.read("POST", "/v1/v2/rerank/")

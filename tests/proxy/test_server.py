@@ -2,11 +2,13 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import anyio
 import pytest
 
 from hearth.api.meta import ServiceKey
+from hearth.proxy.hosts import HostTable
 from hearth.routes import KeyRef, Refusal
 from tests.proxy import backend
 from tests.proxy.stage import (
@@ -382,3 +384,161 @@ async def test_field_case_99_only_reading_there_is_a_health_check():
         for method in ("POST", "DELETE"):
             async with s.get("/", method=method) as response:
                 assert response.status == 404
+
+
+# Paths and targets
+
+
+@pytest.mark.parametrize("host", [HOST, SHARED])
+@pytest.mark.parametrize(
+    "path",
+    ["//v1/chat/completions", "/v1//chat/completions", "/v1/chat/completions/",
+     "/v1/v1/chat/completions"],
+)  # fmt: skip
+async def test_field_case_126_a_slash_too_much_is_served_and_not_sent_on(path, host):
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        for query in ("", "?api-version=//1/"):
+            status, _, _ = await s.ask(model("ai/chat"), path=path + query, host=host)
+            assert status == 200
+            assert server.calls()[-1].target == CHAT + query
+        async with s.get(path, host=host) as response:
+            assert response.status == 405
+
+
+async def test_field_case_126_a_path_that_is_none_of_the_list_stays_exact():
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        for path in ("//v1/files", "/v1//files", "/v1/files/", "/v1/v1/files", "//metrics"):
+            async with s.get(path) as response:
+                assert (response.status, code_of(await response.text())) == (404, "unknown_url")
+        async with s.get("/v1//models/") as response:
+            assert response.status == 200
+        assert server.seen == []
+
+
+@pytest.mark.parametrize("path", ["/tokenize", "/score", "/rerank", "/v2/rerank", "/v2/embed"])
+async def test_field_case_111_an_engines_own_routes_are_served_by_model_and_by_host(path):
+    async with backend.running() as server, stage() as s:
+        s.put()
+        async with s.post(model("ai/chat"), path=path, host="nowhere.example.com") as response:
+            assert response.status == 404
+        assert asleep(s)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(s.ask, model("ai/chat"), path=path, host=SHARED))
+            await s.pending(1)
+            s.put(pod(server))
+        for host, name in ((SHARED, "ai/chat"), (SPACE, "chat"), (HOST, "anything")):
+            assert (await s.ask(model(name), path=path, host=host))[0] == 200
+        assert {call.target for call in server.calls()} == {path}
+        assert {call.json["model"] for call in server.calls()} == {"served"}
+        assert len(server.calls()) == 4
+        status, _, text = await s.ask(model("ai/none"), path=path, host=SHARED)
+        assert (status, code_of(text)) == (404, "model_not_found")
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("POST", "/v1/files"),
+        ("GET", "/v1/batches"),
+        ("GET", "/v1/responses/resp_1"),
+        ("DELETE", "/v1/responses/resp_1"),
+        ("GET", "/v1/realtime"),
+        ("POST", "/v1/assistants"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("host", "domain", "where"),
+    [
+        (SHARED, "llm.test", "<name>.<namespace>.llm.test"),
+        ("ai.llm.test", "llm.test", "<name>.ai.llm.test"),
+        (SPACE, "", "<name>.ai.svc"),
+        ("localhost", "", "<name>.<namespace>.svc"),
+    ],
+)
+async def test_field_case_c11_what_names_no_model_is_told_the_host_that_does(
+    method, path, host, domain, where
+):
+    config = replace(CONFIG, hosts=HostTable(ingress_domains=(domain,) if domain else ()))
+    async with backend.running() as server, stage(config) as s:
+        s.put(pod(server))
+        async with s.get(path, host=host, method=method) as response:
+            text = await response.text()
+        assert (response.status, code_of(text)) == (404, "unknown_url")
+        message = json.loads(text)["error"]["message"]
+        assert message.startswith(f"{method} {path} names no model")
+        assert message.endswith(f"under the host of one model: {where}.")
+        own = where.replace("<name>", "chat").replace("<namespace>", "ai")
+        async with s.get(path, host=own, method=method) as response:
+            assert response.status == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/realtime", "/v1/realtime?model=ai/chat", CHAT])
+async def test_field_case_112_a_websocket_is_refused_alike_on_every_host(path):
+    wish = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\n"
+    async with backend.running() as server, stage() as s:
+        told = set()
+        for backends in ([], [pod(server)]):
+            s.put(*backends)
+            for host in (HOST, SHARED, SPACE, "nowhere.example.com"):
+                async with await anyio.connect_tcp(*s.address) as stream:
+                    head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{wish}\r\n"
+                    await stream.send(head.encode() + b"\x81\x85frames")
+                    head, _, text = (await Raw(stream).rest()).partition(b"\r\n\r\n")
+                assert head.startswith(b"HTTP/1.1 400 ")
+                assert b"Connection: close" in head
+                told.add(text)
+        assert [code_of(text) for text in told] == ["websocket_unsupported"]
+        assert asleep(s)
+        assert server.seen == []
+
+
+async def test_another_wish_for_an_upgrade_is_passed_over():
+    fields = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "x"}
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        async with s.get("/v1/responses/r1", headers=fields) as response:
+            assert response.status == 200
+        async with s.get("/v1/responses/r1", headers={"Upgrade": "websocket"}) as response:
+            assert response.status == 200
+        assert {call.header("Upgrade") for call in server.seen} == {None}
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "status"),
+    [
+        ("http://chat.ai.svc{}", "chat.ai.svc", 200),
+        ("http://chat.ai.svc:8080{}", "nowhere.example.com", 200),
+        ("HTTPS://Chat.AI.svc{}", "nowhere.example.com", 200),
+        ("http://llm.test{}", "nowhere.example.com", 200),
+        ("http://nowhere.example.com{}", "chat.ai.svc", 404),
+    ],
+)
+@pytest.mark.parametrize("query", ["", "?a=http://b/"])
+async def test_field_case_147_a_whole_url_leads_where_it_says(target, host, status, query):
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        body = json.dumps(model("ai/chat")).encode()
+        url = target.format(CHAT + query)
+        head = f"POST {url} HTTP/1.1\r\nHost: {host}\r\nContent-Length: {len(body)}\r\n"
+        async with await anyio.connect_tcp(*s.address) as stream:
+            await stream.send(f"{head}\r\n".encode() + body)
+            await stream.send(f"{head}Connection: close\r\n\r\n".encode() + body)
+            text = await Raw(stream).rest()
+        assert text.startswith(f"HTTP/1.1 {status} ".encode())
+        assert len(server.calls()) == (2 if status == 200 else 0)
+        for call in server.calls():
+            assert call.target == CHAT + query
+            assert call.header("Host") == f"127.0.0.1:{server.port}"
+            forwarded = call.header("X-Forwarded-Host")
+            assert forwarded == target.partition("://")[2].removesuffix("{}")
+
+
+async def test_field_case_147_the_list_of_a_whole_url():
+    async with stage() as s, await anyio.connect_tcp(*s.address) as stream:
+        s.put()
+        await stream.send(
+            b"GET http://llm.test/v1/models HTTP/1.1\r\nHost: nowhere.example.com\r\n\r\n"
+        )
+        assert b'"id":"chat"' in await Raw(stream).until(b"}]}")

@@ -23,8 +23,11 @@ _NOTED = frozenset(
         b"content-type",
         b"content-encoding",
         b"keep-alive",
+        b"authorization",
+        b"upgrade",
     )
 )
+_ABSOLUTE = re.compile(rb"https?://([^/?#@\\\s]+)(|[/?][^#]*)", re.IGNORECASE)
 _TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})", re.IGNORECASE)
 _SHORT_S = 4
 """An engine that keeps idle connections for less may close one as it is used again."""
@@ -83,6 +86,7 @@ class RequestHead:
         "method",
         "path",
         "target",
+        "websocket",
     )
 
     def __init__(self, method: str, target: bytes, fields: list[Field], *, http11: bool) -> None:
@@ -104,10 +108,23 @@ class RequestHead:
         """Of the body: the codings that change it, if any does."""
         self.hops: frozenset[bytes] = frozenset()
         """Fields that `Connection` declares to be for this hop only."""
+        self.websocket = False
+        """Whether it asks for one."""
         self._note(fields)
+        whole = _ABSOLUTE.fullmatch(target)
+        if whole is not None:
+            # RFC 9112, 3.2.2: what the target names counts, and Host does not.
+            self.host = whole[1]
+            self.target = target = whole[2] if whole[2].startswith(b"/") else b"/" + whole[2]
         if not target.startswith(b"/") or b"#" in target or not target.isascii():
             raise Malformed("The request target must be a plain path, such as /v1/models.")
         self.path = target.partition(b"?")[0].decode("ascii")
+
+    def lead_to(self, path: str) -> None:
+        """Go on as if that had been the path."""
+        _, mark, query = self.target.partition(b"?")
+        self.path = path
+        self.target = path.encode("ascii") + mark + query
 
     def field(self, name: bytes) -> bytes:
         """The first value of a field; empty where there is none."""
@@ -126,6 +143,8 @@ class RequestHead:
             raise too_many()
         hosts = 0
         codings = None
+        key: bytes | None = None
+        upgrades: frozenset[bytes] = frozenset()
         for low, _, value in fields:
             if low not in _NOTED:
                 continue
@@ -140,13 +159,19 @@ class RequestHead:
                 codings = value if codings is None else b"twice"
             elif low == b"connection":
                 self.hops |= _tokens(value)
+            elif low == b"authorization":
+                if key is not None and value != key:
+                    raise Malformed("The request has two Authorization headers that differ.")
+                key = value
+            elif low == b"upgrade":
+                upgrades |= _tokens(value)
             elif low == b"content-encoding":
                 coding = value.strip().lower()
                 if self.encoding in (b"", b"identity"):
                     self.encoding = coding
                 elif coding not in (b"", b"identity"):
                     self.encoding += b", " + coding
-            else:
+            elif low == b"expect":
                 self.expects = self.http11 and value.strip().lower() == b"100-continue"
         if hosts > 1 or (self.http11 and not self.host):
             raise Malformed("The request must have one Host header.")
@@ -157,6 +182,7 @@ class RequestHead:
                 raise Malformed("The only Transfer-Encoding is chunked, in HTTP/1.1.")
             self.chunked = True
         self.keep = self.http11 and b"close" not in self.hops
+        self.websocket = b"websocket" in upgrades and b"upgrade" in self.hops
 
 
 class AnswerHead:

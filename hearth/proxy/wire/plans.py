@@ -81,6 +81,7 @@ class Plan:
                 scheme=b"http",
                 authenticated=authenticated,
                 stream=stream and self.asked.streams,
+                json=True,
             )
             before, _, after = fields.partition(_NOBODY)
             found = self._fields[authenticated, stream] = (before, after)

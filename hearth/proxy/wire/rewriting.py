@@ -1,5 +1,6 @@
 """Heads as they are written anew: no field that is for one hop only passes.  Bytes, no I/O."""
 
+import re
 from collections.abc import Iterable
 from http import HTTPStatus
 
@@ -22,6 +23,8 @@ _HOP = frozenset(
 _FRAMING = frozenset((b"content-length", b"host", b"expect"))
 _OURS = frozenset((b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"))
 _SECRETS = frozenset((b"authorization", b"x-api-key", b"cookie"))
+_TYPE = frozenset((b"content-type",))
+_JSON = re.compile(rb"application/([^\s;/]+\+)?json[ \t]*(;|$)", re.IGNORECASE)
 _PHRASE = bytes((0x09, *range(0x20, 0x7F), *range(0x80, 0x100)))
 """What a reason phrase may have in it."""
 _PHRASES = {status.value: status.phrase.encode() for status in HTTPStatus}
@@ -40,16 +43,20 @@ _REQUEST_DROPS = {
 
 
 def forwarded(
-    head: RequestHead, *, peer: bytes, scheme: bytes, authenticated: bool, stream: bool
+    head: RequestHead, *, peer: bytes, scheme: bytes, authenticated: bool, stream: bool, json: bool
 ) -> bytes:
     """The fields a backend is told, but Host and the length.
 
+    `json`: the body was read as JSON, so it is called that, whatever its sender says.
     `authenticated`: the gateway checked the key, so the backend must not see it.
     """
     drops = _REQUEST_DROPS[authenticated, stream]
     if head.hops:
         drops = drops | head.hops
     parts: list[bytes] = []
+    if json and not _says_json(head):
+        drops = drops | _TYPE
+        parts.append(b"Content-Type: application/json\r\n")
     hops = b""
     proto = b""
     for low, name, value in head.fields:
@@ -62,6 +69,11 @@ def forwarded(
     parts += (b"X-Forwarded-For: ", hops, peer, b"\r\nX-Forwarded-Host: ", head.host)
     parts += (b"\r\nX-Forwarded-Proto: ", proto or scheme, b"\r\nVia: 1.1 hearth\r\n")
     return b"".join(parts)
+
+
+def _says_json(head: RequestHead) -> bool:
+    said = [value for low, _, value in head.fields if low == b"content-type"]
+    return len(said) == 1 and _JSON.match(said[0]) is not None
 
 
 def relayed(head: AnswerHead, *, framing: bytes, length: bool, extra: bytes) -> bytes:

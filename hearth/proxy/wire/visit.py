@@ -65,6 +65,8 @@ class Visit(Farewell):
         """Whether the body may come; if not, `knock` decides.  Raises Problem."""
         head, parts = self._head, self._parts
         asked = paths.read(head.method, head.path)
+        if isinstance(asked, paths.Inference):
+            head.lead_to(paths.canonical(head.path))
         self._scope = scope = parts.door.scope(head.host)
         if cross_site(head, parts.config):
             raise faults.cross_site(head.field(b"origin").decode("latin-1"))
@@ -82,7 +84,8 @@ class Visit(Farewell):
         )
         if not isinstance(scope, OneService):
             if passive:
-                raise paths.unknown(head.method, head.path)
+                host = parts.config.hosts.of_one_service(scope)
+                raise paths.names_no_model(head.method, head.path, host=host)
             return self._plain()
         route = parts.door.route(scope.key)
         self._key = scope.key
@@ -276,7 +279,7 @@ class Visit(Farewell):
         if fields is None:
             fields = rewriting.forwarded(
                 head, peer=self._peer, scheme=self._scheme, authenticated=authenticated,
-                stream=stream,
+                stream=stream, json=not (self._passive or target.multipart),
             )  # fmt: skip
         sending = prepared(head, target, self._held, fields=fields, authenticated=authenticated)
         sending.spans = spans

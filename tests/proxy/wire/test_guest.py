@@ -37,7 +37,8 @@ BODIES = (
     b"[]",
 )
 TARGETS = (b"/v1/chat/completions", b"/v1/embeddings?x=%2F&y", b"/v1/nothing", b"/v1/a/../b",
-           b"/v1/", b"/v1/models", b"/v1/x#y", b"/v1//x", b"/v1/caf\xc3\xa9")  # fmt: skip
+           b"/v1/", b"/v1//embeddings", b"/v1/models", b"/v1/x#y", b"/v1//x",
+           b"/v1/caf\xc3\xa9")  # fmt: skip
 LASTS = (b"0\r\n\r\n", b"0\r\nX-T: 1\r\n\r\n", b"0\r\nbad\r\n\r\n", b"00\r\n\r\n")
 LINES = (
     b"Connection: close",
@@ -76,6 +77,10 @@ LINES = (
     b"Content-Encoding: gzip",
     b"Content-Encoding: identity",
     b"Authorization: Bearer k",
+    b"Authorization: Bearer other",
+    b"Content-Type: text/plain",
+    b"Origin: https://page.example",
+    b"Sec-Fetch-Site: cross-site",
     b"Cookie: a=b",
     b"Cookie: c=d",
     b"Via: 1.0 x",

@@ -46,7 +46,13 @@ def post(*lines: bytes, version: bytes = b"1.1", target: bytes = b"/v1/x", host:
         post(host=b"Host:\r\n"),
         post(host=HOST + HOST),
         post(host=HOST + HOST, version=b"1.0"),
-        post(target=b"http://chat.ai.svc/v1/x"),
+        post(target=b"ftp://chat.ai.svc/v1/x"),
+        post(target=b"http://u@chat.ai.svc/v1/x"),
+        post(target=b"http:///v1/x"),
+        post(target=b"http://chat.ai.svc/v1/x#y"),
+        post(target=b"http://chat.ai.svc/v1/x", host=HOST + HOST),
+        post(target=b"http://chat.ai.svc/v1/x", host=b""),
+        post(b"Authorization: Bearer a", b"authorization: Bearer b"),
         post(target=b"/v1/x#y"),
         post(target=b"*"),
         post(target=b"/v1/\xc3\xa9"),
@@ -196,3 +202,42 @@ def test_an_answer_whose_end_cannot_be_known_is_refused(data):
 def test_what_an_answer_says(data, keep, events, bodyless):
     head = heads.answer(data)
     assert (head.keep, head.events, head.bodyless) == (keep, events, bodyless)
+
+
+@pytest.mark.parametrize(
+    ("target", "host", "path", "left"),
+    [
+        (b"http://other.svc/v1/x?y=z", b"other.svc", "/v1/x", b"/v1/x?y=z"),
+        (b"HTTPS://[::1]:80/v1/x", b"[::1]:80", "/v1/x", b"/v1/x"),
+        (b"http://other.svc", b"other.svc", "/", b"/"),
+        (b"http://other.svc?a=http://b/", b"other.svc", "/", b"/?a=http://b/"),
+        (b"/v1/x?http://b/", b"chat.ai.svc", "/v1/x", b"/v1/x?http://b/"),
+    ],
+)
+def test_field_case_147_what_a_target_names_counts_and_host_does_not(target, host, path, left):
+    head = heads.request(post(target=target))
+    assert (head.host, head.path, head.target) == (host, path, left)
+
+
+def test_the_target_follows_its_path():
+    head = heads.request(post(target=b"/v1//x?y=/z"))
+    head.lead_to("/v1/x")
+    assert (head.path, head.target) == ("/v1/x", b"/v1/x?y=/z")
+
+
+@pytest.mark.parametrize(
+    ("lines", "asked"),
+    [
+        ([b"Connection: a, Upgrade", b"Upgrade: WebSocket"], True),
+        ([b"Upgrade: h2c, websocket", b"Connection: upgrade"], True),
+        ([b"Upgrade: websocket"], False),
+        ([b"Connection: upgrade", b"Upgrade: h2c"], False),
+        ([], False),
+    ],
+)
+def test_a_wish_for_a_websocket(lines, asked):
+    assert heads.request(post(*lines)).websocket is asked
+
+
+def test_what_a_client_waits_for_is_not_forgotten_over_its_other_fields():
+    assert heads.request(post(b"Expect: 100-continue", b"Keep-Alive: timeout=1")).expects

@@ -13,13 +13,16 @@ def post(*lines: bytes, version: bytes = b"1.1", target: bytes = b"/v1/x", host:
     )
 
 
-def sent(*lines: bytes, authenticated: bool = False, stream: bool = False) -> list[bytes]:
+def sent(
+    *lines: bytes, authenticated: bool = False, stream: bool = False, json: bool = False
+) -> list[bytes]:
     data = rewriting.forwarded(
         heads.request(post(*lines)),
         peer=b"10.0.0.9",
         scheme=b"http",
         authenticated=authenticated,
         stream=stream,
+        json=json,
     )
     assert data.endswith(b"\r\n")
     return data.split(b"\r\n")[:-1]
@@ -83,6 +86,26 @@ def test_forwarding_is_told():
     assert lines == [b"X-Forwarded-For: 1.2.3.4, 10.0.0.9", OURS[1], b"X-Forwarded-Proto: https",
                      OURS[3]]  # fmt: skip
     assert sent(b"X-Forwarded-Proto: gopher") == OURS
+
+
+def test_a_body_that_was_compressed_is_not_called_so():
+    assert sent(b"Content-Encoding: gzip") == OURS
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        ([], b"Content-Type: application/json"),
+        ([b"content-type: text/plain"], b"Content-Type: application/json"),
+        ([b"Content-Type: application/jsonl"], b"Content-Type: application/json"),
+        ([b"Content-Type: application/json"] * 2, b"Content-Type: application/json"),
+        ([b"content-type: Application/JSON"], b"content-type: Application/JSON"),
+        ([b"content-type: application/a+json;x=y"], b"content-type: application/a+json;x=y"),
+    ],
+)
+def test_what_was_read_as_json_is_called_so(lines, told):
+    assert sent(*lines, json=True) == [told, *OURS]
+    assert sent(*lines) == [*lines, *OURS]
 
 
 def answer(*lines: bytes, status: bytes = b"200 OK", version: bytes = b"1.1"):

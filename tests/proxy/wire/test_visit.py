@@ -9,6 +9,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
+from hearth.routes import KeyRef
 from tests.proxy import backend
 from tests.proxy.stage import (
     BODY,
@@ -48,7 +49,13 @@ POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: chat.ai.svc\r\n"
         POST + b"Host: other.ai.svc\r\nContent-Length: 2\r\n\r\n{}",
         GET + b"\r\n",
         GET + b"Host: \r\n\r\n",
-        b"GET http://chat.ai.svc/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET http://chat.ai.svc/v1/models HTTP/1.1\r\n\r\n",
+        b"GET http://chat.ai.svc/v1/models HTTP/1.1\r\nHost: a\r\nHost: a\r\n\r\n",
+        b"GET ftp://chat.ai.svc/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET http://u@chat.ai.svc/v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET http:///v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET http://chat.ai.svc/v1/models#x HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        POST + b"Authorization: Bearer a\r\nAuthorization: Bearer b\r\nContent-Length: 2\r\n\r\n{}",
         b"GET /v1/models#x HTTP/1.1\r\nHost: localhost\r\n\r\n",
         POST.replace(b"1.1", b"1.0") + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"GET /" + b"x" * 40_000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -69,6 +76,82 @@ async def test_what_two_servers_could_read_differently_is_refused_and_the_connec
         assert server.seen == []
 
 
+# Odd ways to say the usual
+
+
+@pytest.mark.parametrize("first", ["", "GET"], ids=["front", "guest"])
+async def test_field_case_145_two_keys_that_differ_are_no_key(first):
+    async with backend.running() as server, stage() as s:
+        s.secrets["ai/keys"] = {"api": b"sesame"}
+        s.put(pod(server), authentication=KeyRef(secret="keys", key="api"))
+        data = json.dumps(BODY).encode()
+        for host in (HOST, SHARED):
+            for keys in (("sesame", "other"), ("other", "sesame")):
+                fields = [f"Authorization: Bearer {key}" for key in keys]
+                status, text = await post(s, data, *fields, first=first, host=host)
+                assert (status, code_of(text)) == (400, "invalid_request")
+                assert "two Authorization headers" in json.loads(text)["error"]["message"]
+            assert server.calls() == []
+            fields = ["Authorization: Bearer sesame"] * 2
+            assert (await post(s, data, *fields, first=first, host=host))[0] == 200
+            assert len(server.calls()) == 1
+            server.seen.clear()
+
+
+@pytest.mark.parametrize("first", ["", "GET"], ids=["front", "guest"])
+@pytest.mark.parametrize("size", [0, 1_100_000])
+async def test_field_case_146_a_byte_order_mark_is_sent_on_and_the_type_is_said(size, first):
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        for host in (HOST, SHARED):
+            for fields in ([], ["Content-Type: text/plain"]):
+                server.seen.clear()
+                text = json.dumps({**BODY, "pad": "x" * size}).encode()
+                data = b"\xef\xbb\xbf" + text
+                assert (await post(s, data, *fields, first=first, host=host))[0] == 200
+                (call,) = server.calls()
+                assert call.body == data.replace(b'"chat"', b'"served"')
+                assert [v for n, v in call.headers if n == "Content-Type"] == ["application/json"]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ((), "application/json"),
+        (("application/x-www-form-urlencoded",), "application/json"),
+        (("text/plain; charset=utf-8",), "application/json"),
+        (("application/json", "text/plain"), "application/json"),
+        (("application/json; charset=utf-8",), "application/json; charset=utf-8"),
+        (("Application/vnd.api+JSON",), "Application/vnd.api+JSON"),
+    ],
+)
+@pytest.mark.parametrize("pad", [0, 5000], ids=["short", "long"])
+async def test_field_case_146_what_was_read_as_json_is_called_so(said, told, pad):
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        fields = [f"Content-Type: {value}" for value in said]
+        fields += [f"X-Pad: {'x' * pad}"] if pad else []
+        for stream in (False, True):
+            data = json.dumps({**BODY, "stream": stream}).encode()
+            assert (await post(s, data, *fields))[0] == 200
+        for call in server.calls():
+            assert [v for n, v in call.headers if n.lower() == "content-type"] == [told]
+
+
+async def test_what_was_not_read_is_called_what_it_was_called():
+    form = b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nchat\r\n--b--\r\n'
+    async with backend.running() as server, stage() as s:
+        s.put(pod(server))
+        kind = "multipart/form-data; boundary=b"
+        path = "/v1/audio/transcriptions"
+        status, _, _ = await s.ask(form, path=path, headers={"Content-Type": kind})
+        assert status == 200
+        status, _, _ = await s.ask(b"x", path="/v1/files", headers={"Content-Type": "text/csv"})
+        assert status == 200
+        kinds = [call.header("Content-Type") for call in server.calls()]
+        assert kinds == [kind, "text/csv"]
+
+
 # Compressed bodies
 
 CODERS = {
@@ -77,7 +160,7 @@ CODERS = {
     "deflate": zlib.compress,
     "zstd": zstd.compress,
 }
-SIZES = (0, 100_000, 3_000_000)
+SIZES = (0, 300_000, 1_100_000)
 """At once; beside the loop; and read there, too."""
 POST_AS = pytest.mark.parametrize("first", ["", "GET"], ids=["front", "guest"])
 
@@ -125,14 +208,14 @@ async def test_field_case_110_a_compressed_body_is_sent_on_plain(coding, first, 
 
 
 @POST_AS
-@pytest.mark.parametrize("size", [70_000, 3_000_000])
+@pytest.mark.parametrize("size", [70_000, 1_500_000])
 @pytest.mark.parametrize("coding", ["gzip", "zstd"])
 async def test_field_case_110_a_bomb_costs_its_limit(coding, size, first):
     config = replace(CONFIG, body_limit_bytes=size)
     async with backend.running() as server, stage(config) as s:
         s.put(pod(server))
         field = f"Content-Encoding: {coding}"
-        for more in (1, 50_000_000):
+        for more in (1, 9_000_000):
             body = json.dumps(BODY).encode().ljust(size + more)
             status, text = await post(s, CODERS[coding](body), field, first=first)
             assert (status, code_of(text)) == (413, "request_too_large")
@@ -142,7 +225,7 @@ async def test_field_case_110_a_bomb_costs_its_limit(coding, size, first):
         assert len(server.calls()) == 1
 
 
-@pytest.mark.parametrize("size", [200_000, 3_000_000])
+@pytest.mark.parametrize("size", [200_000, 1_500_000])
 async def test_field_case_110_what_a_body_becomes_counts_under_the_budget(size):
     config = replace(CONFIG, held_bytes=size)
     async with backend.running() as server, stage(config) as s:
@@ -186,7 +269,7 @@ async def test_field_case_110_what_cannot_be_read_is_told_and_wakes_nothing(
 
 
 async def test_a_client_that_goes_while_its_body_is_decompressed_leaves_nothing():
-    data = gzip.compress(json.dumps(BODY).encode().ljust(60_000_000))
+    data = gzip.compress(json.dumps(BODY).encode().ljust(20_000_000))
     head = f"POST {CHAT} HTTP/1.1\r\nHost: {HOST}\r\nContent-Encoding: gzip\r\n"
     async with stage() as s:
         s.put()
