@@ -25,7 +25,8 @@ design. | On the way, with how far it is (`Activating`, `PodsRefused` by a quota
 | `Degraded` | The spec is refused, the backend cannot start, or there is no key to check \
 requests with; the reason says which. \
 | `Healthy`, `Progressing`, `Inactive`. |
-| `AutoscalingReady` | KEDA's side is configured and KEDA listens. | What is missing there. |
+| `AutoscalingReady` | KEDA's side is configured, KEDA listens, and its HPA can scale. | What is \
+missing there. What KEDA complains of during a change of leader does not count. |
 | `Warning` | Something works, but maybe not as meant. | Never: the condition is absent then. |
 
 What waits for `Ready`, such as Helm's `--wait`, Flux, `kubectl wait --for=condition=Ready` and all
