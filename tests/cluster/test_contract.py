@@ -532,6 +532,37 @@ class TestCreateUpdateDelete:
         with pytest.raises(NotFound):
             await cluster.get(kinds.DEPLOYMENT, *_key(held))
 
+    async def test_field_case_143_nobody_can_say_when_an_object_was_made(self, cluster, config):
+        old = "2001-01-01T00:00:00Z"
+        made = await cluster.create(config(creationTimestamp=old))
+        assert made["metadata"]["creationTimestamp"] > old
+        again = config(creationTimestamp=old, resourceVersion=made["metadata"]["resourceVersion"])
+        kept = await cluster.update(again)
+        assert kept["metadata"]["creationTimestamp"] == made["metadata"]["creationTimestamp"]
+
+    async def test_field_case_102_an_owner_is_set_for_the_version_that_was_looked_at(
+        self, cluster, config
+    ):
+        owner = await cluster.create(config("owner"))
+        made = await cluster.create(config())
+        version = made["metadata"]["resourceVersion"]
+        reference = {
+            "apiVersion": "v1",
+            "kind": "ConfigMap",
+            "name": "owner",
+            "uid": owner["metadata"]["uid"],
+            "controller": True,
+            "blockOwnerDeletion": False,
+        }
+        kept = {k: made["metadata"][k] for k in ("name", "namespace", "uid", "resourceVersion")}
+        bare = {k: v for k, v in made.items() if k in ("apiVersion", "kind")}
+        adopted = {**bare, "metadata": kept | {"ownerReferences": [reference]}}
+        stored = await cluster.apply(adopted, manager="hearth")
+        assert stored["metadata"]["ownerReferences"] == [reference]
+        assert stored["metadata"]["resourceVersion"] != version
+        with pytest.raises(Conflict):
+            await cluster.apply(adopted, manager="hearth")
+
     async def test_a_pod_that_nobody_runs_goes_at_once(self, cluster, namespace):
         pod = {
             "apiVersion": "v1",
