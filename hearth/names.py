@@ -23,6 +23,8 @@ LOADING_ANNOTATION = f"{DOMAIN}/loading"
 """On a pod that is marked while it loads; says that the marks beside it are Hearth's."""
 
 CONTAINER = "serving"
+ENGINE_KEY = "HEARTH_ENGINE_KEY"
+"""Variable of a container whose engine asks for a key of its own."""
 CACHE_VOLUME = "model-cache"
 MAX_NAME = 54
 """Longest name of an LLMService: `keda-hpa-<name>` must fit into 63."""

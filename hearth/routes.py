@@ -44,6 +44,14 @@ class TcpReadiness:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KeyRef:
+    """Which key of which Secret, of the service's namespace, holds an API key."""
+
+    secret: str
+    key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
     """One pod that has an address and is not going away."""
 
@@ -58,6 +66,8 @@ class Backend:
     """What the gateway may ask the pod itself; None where only the kubelet's word counts."""
     served_name: str | None = None
     """The model name the engine answers to, read from its arguments; None: ask `/v1/models`."""
+    engine_key: KeyRef | None = None
+    """What the engine itself asks for, read from its environment; None: nothing."""
 
     @property
     def pod_uid(self) -> str:
@@ -94,14 +104,6 @@ class Delay:
     """In the cluster's words."""
     brief: str = ""
     """Of what kind it is, without those; empty where the reason says as much."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeyRef:
-    """Which Secret key holds the service's API key (in the service's namespace)."""
-
-    secret: str
-    key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,6 +145,8 @@ class Route:
     idle_timeout_s: float = 300.0
     """Between two reads of an answer."""
     authentication: KeyRef | None = None
+    engine_keyed: bool = False
+    """Whether its engines ask for a key that is not the client's: theirs is not sent on."""
     failure: Failure | None = None
     """Set only while every pod is in a terminal state (design: cannot start)."""
     refusal: Refusal | None = None

@@ -22,6 +22,7 @@ PRIORITY_CLASS = f"{PREFIX}pod-priority-class"
 LABELS = f"{PREFIX}pod-labels"
 ANNOTATIONS = f"{PREFIX}pod-annotations"
 POD_SECURITY = f"{PREFIX}pod-security-context"
+ENGINE_KEY = f"{PREFIX}engine-key"
 CONTAINER_SECURITY = f"{PREFIX}container-security-context"
 
 
@@ -43,6 +44,8 @@ class RuntimeOptions:
     """A null takes a default away."""
     container_security: Manifest = field(default_factory=dict)
     """As above."""
+    engine_key: str | None = None
+    """SECRET/KEY."""
 
 
 def check_name(text: str) -> str:
@@ -73,6 +76,21 @@ def _check_key(name: str) -> None:
             f"{name[:80]!r} is no key; write one such as team or example.com/team, with at most 63"
             " letters, digits, hyphens, underscores and dots behind the slash"
         )
+
+
+def split_key(text: str) -> tuple[str, str]:
+    """The two names of SECRET/KEY.  Raises ValueError."""
+    secret, slash, key = text.partition("/")
+    fits = _SUBDOMAIN.fullmatch(secret) and re.fullmatch(r"[-._a-zA-Z0-9]{1,253}", key)
+    if not slash or not fits:
+        raise ValueError(f"write SECRET/KEY, such as engine-keys/token, not {text[:80]!r}")
+    return secret, key
+
+
+def _key(text: str) -> str:
+    if _TEMPLATE not in text:
+        split_key(text)
+    return text
 
 
 def _name(text: str) -> str:
@@ -179,6 +197,16 @@ TABLE = (
         default="`allowPrivilegeEscalation: false`, `capabilities: {drop: [ALL]}` (not for ascend)",
         description="Of the serving container, laid over the default likewise.",
         read=_context(SecurityContext),
+    ),
+    Option(
+        name=ENGINE_KEY,
+        field="engine_key",
+        type="SECRET/KEY",
+        default="none",
+        description="A key that the engine itself asks for, in a Secret of the service's namespace."
+        " The container has it as `HEARTH_ENGINE_KEY`, for `--api-key=$(HEARTH_ENGINE_KEY)`; the"
+        " gateway sends it as the bearer token, and no client's.",
+        read=_key,
     ),
 )
 

@@ -19,6 +19,7 @@ from hearth.proxy.balance import Balance
 from hearth.proxy.bodies import Budget
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.endpoints import Endpoints
+from hearth.proxy.enginekeys import EngineKeys
 from hearth.proxy.keys import Keys, ReadSecret
 from hearth.proxy.observer import NoObserver, Observer
 from hearth.proxy.readiness import Readiness
@@ -63,6 +64,7 @@ class Gateway:
         self._demand = demand
         self._routes = routes
         self._keys = Keys(read_secret, brief=self._config.brief_errors, clock=clock)
+        self._engine_keys = EngineKeys(read_secret, clock=clock)
         self._observer = observer or NoObserver()
         self._clock = clock
         self._endpoints = Endpoints(routes)
@@ -255,6 +257,7 @@ class Gateway:
             ),
             plans=Plans(self._config, door.find_scope),
             names=ServedNames(session, clock=self._clock),
+            engine_keys=self._engine_keys,
             observer=self._observer,
             door=door,
             sweep=sweep,

@@ -53,10 +53,12 @@ def _sentences(
             "spec.endpoint.resources has no effect: the gateway is shared by all services; its"
             " resources are set where Hearth is installed"
         )
-    if site.backend_guard == "warn" and guard.wanted(service):
+    options = backend.options(service, runtime, model)
+    if site.backend_guard == "warn" and guard.wanted(service) and options.engine_key is None:
         yield (
             "spec.endpoint.authentication: the key guards the gateway only: every pod of the"
             f" cluster reaches {names.backend_service(service.key)} without it; let Hearth write a"
-            " NetworkPolicy (backends.guard=policy in its chart), or write one and set it to off"
+            " NetworkPolicy (backends.guard=policy in its chart), or write one and set it to off,"
+            " or give the engine a key of its own (hearth.dev/engine-key of its InferenceRuntime)"
         )
-    yield from backend.options(service, runtime, model).without_effect
+    yield from options.without_effect

@@ -73,7 +73,7 @@ def render(parts: Parts, *, site: Site) -> Manifest:
                         if times.grace_s is not None
                         else {}
                     ),
-                    "containers": [_container(parts, devices, times, wanted.container_security)],
+                    "containers": [_container(parts, devices, times, wanted)],
                     "volumes": [
                         {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}},
                         *parts.storage.volumes,
@@ -129,7 +129,7 @@ def render_service(parts: Parts) -> Manifest:
 
 
 def _container(
-    parts: Parts, devices: vendors.Devices, times: health.Health, security: Manifest
+    parts: Parts, devices: vendors.Devices, times: health.Health, options: podoptions.PodOptions
 ) -> Manifest:
     service, runtime, path = parts.service, parts.runtime, parts.model.path
     wanted = runtime.spec.container
@@ -138,7 +138,13 @@ def _container(
         "name": names.CONTAINER,
         "image": wanted.image,
         **({"args": args} if args else {}),
-        "env": environment.env(service, runtime, model_path=path, defaults=parts.storage.env),
+        "env": environment.env(
+            service,
+            runtime,
+            model_path=path,
+            defaults=parts.storage.env,
+            engine_key=options.engine_key,
+        ),
         "ports": [
             {
                 "name": wanted.port.name,
@@ -146,7 +152,7 @@ def _container(
                 "protocol": "TCP",
             }
         ],
-        **({"securityContext": security} if security else {}),
+        **({"securityContext": security} if (security := options.container_security) else {}),
         **_resources(service, devices),
         "volumeMounts": [
             {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"},

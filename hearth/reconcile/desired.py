@@ -28,6 +28,8 @@ class Desired:
     """Replicas of the Deployment when it is created; the manifest itself never says any."""
     advice: tuple[str, ...]
     """What works, but maybe not as meant."""
+    engine_keyed: bool = False
+    """Whether the engine asks for a key of its own."""
 
 
 def render(
@@ -69,6 +71,7 @@ def render(
             *advice.of(service, runtime, model, site=site),
             *(folder.advice if folder is not None else ()),
         ),
+        engine_keyed=backend.options(service, runtime, model).engine_key is not None,
     )
 
 

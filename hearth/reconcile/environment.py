@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
@@ -29,8 +30,10 @@ def env(
     *,
     model_path: str,
     defaults: Mapping[str, str],
+    engine_key: tuple[str, str] | None = None,
 ) -> list[Manifest]:
-    """The pod's address, the runtime's variables, rendered, then those it does not set itself.
+    """The pod's address, what the engine asks for (its Secret and the key there), the runtime's
+    variables, rendered, then those that it does not set itself.
 
     A name stands once, with its last value, as a kubelet reads a list that has it twice.  Raises
     Refused, naming the field.
@@ -46,8 +49,14 @@ def env(
             own[variable.name] = {**own[variable.name], "value": value}
     rest = {name: {"name": name, "value": value} for name, value in defaults.items()}
     # The address first: values may refer to what stands before them.
-    first = {} if POD_IP["name"] in own else {POD_IP["name"]: POD_IP}
+    given = [POD_IP, *([_engine_key(*engine_key)] if engine_key else [])]
+    first = {variable["name"]: variable for variable in given if variable["name"] not in own}
     return list((first | own | {n: v for n, v in rest.items() if n not in own}).values())
+
+
+def _engine_key(secret: str, key: str) -> Manifest:
+    reference = {"name": secret, "key": key}
+    return {"name": names.ENGINE_KEY, "valueFrom": {"secretKeyRef": reference}}
 
 
 def _render(text: str, data: template.Data, *, runtime: InferenceRuntime, field: str) -> str:

@@ -152,6 +152,7 @@ class Reconciler:
             runtime=runtime.name,
             refusal=planned.refusal,
             advice=wanted.advice,
+            engine_keyed=wanted.engine_keyed,
             adopted=planned.adopted,
         )
         return decided, planned.writes

@@ -9,7 +9,7 @@ from hearth import names
 from hearth.api.meta import Manifest
 from hearth.reconcile import failures, servedname
 from hearth.reconcile.failures import Memory, Verdict
-from hearth.routes import Backend, Failure, HttpReadiness, TcpReadiness
+from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
 
 
 class Stage(StrEnum):
@@ -178,7 +178,16 @@ def _backend(pod: Manifest) -> Backend:
         ready=failures.is_ready(pod),
         readiness=_readiness(pod, container, ports),
         served_name=servedname.read(args),
+        engine_key=_engine_key(container),
     )
+
+
+def _engine_key(container: Manifest) -> KeyRef | None:
+    for variable in container.get("env") or ():
+        said = (variable.get("valueFrom") or {}).get("secretKeyRef")
+        if variable["name"] == names.ENGINE_KEY and said:
+            return KeyRef(secret=said["name"], key=said["key"])
+    return None
 
 
 def _readiness(

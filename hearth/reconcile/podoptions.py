@@ -44,6 +44,8 @@ class PodOptions:
     pod_security: Manifest
     """What was said and the default; a null takes away what else would stand there."""
     container_security: Manifest
+    engine_key: tuple[str, str] | None
+    """Secret and key in it."""
     without_effect: tuple[str, ...]
     """Sentences about keys that are Hearth's own."""
 
@@ -84,6 +86,7 @@ def render(
         container_security=_container(
             container, reader.fill(runtimeoptions.CONTAINER_SECURITY, said.container_security)
         ),
+        engine_key=reader.key(said.engine_key),
         without_effect=tuple(
             f"InferenceRuntime {runtime.name}: annotation {annotation}: {key} is set by Hearth or"
             " by Kubernetes and stays as it is; remove it"
@@ -129,6 +132,14 @@ class _Reader:
             return {field: runtimeoptions.check_name(self.fill(annotation, said))}
         except ValueError as error:
             raise self._refused(annotation, error) from error
+
+    def key(self, said: str | None) -> tuple[str, str] | None:
+        if said is None:
+            return None
+        try:
+            return runtimeoptions.split_key(self.fill(runtimeoptions.ENGINE_KEY, said))
+        except ValueError as error:
+            raise self._refused(runtimeoptions.ENGINE_KEY, error) from error
 
     def _refused(self, annotation: str, error: ValueError) -> Refused:
         return Refused(

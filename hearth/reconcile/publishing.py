@@ -30,6 +30,8 @@ class Decided:
     refusal: Refusal | None = None
     advice: tuple[str, ...] = ()
     readable: bool = True
+    engine_keyed: bool = False
+    """Whether the engine asks for a key of its own."""
     adopted: tuple[str, ...] = ()
     """What becomes the service's own with what is written now."""
 
@@ -108,6 +110,7 @@ class Publisher:
                 ),
                 paused=scaling.paused(self._scaled_object(service)),
                 scaler_tls=self._scaler_tls(service, decided),
+                engine_keyed=decided.engine_keyed,
                 before=before,
             )
         )

@@ -22,6 +22,7 @@ def route(
     scale: Scale | None,
     paused: bool,
     scaler_tls: str | None,
+    engine_keyed: bool = False,
     before: Route | None,
 ) -> Route:
     """The route as of now.  A refused spec still says who may ask: its key is never lost.
@@ -62,6 +63,8 @@ def route(
         response_timeout_s=chosen.response_timeout_s,
         idle_timeout_s=chosen.idle_timeout_s,
         authentication=KeyRef(secret=secret.name, key=secret.key) if secret else None,
+        # Pods are right of what they ask for, whatever became of the spec.
+        engine_keyed=engine_keyed or any(backend.engine_key for backend in backends),
         failure=facts.failure,
         refusal=refusal,
         delay=_delay(facts, phase),

@@ -21,6 +21,7 @@ def test_each_option_is_read():
         "hearth.dev/pod-annotations": '{"a/b": "any text: {}"}',
         "hearth.dev/pod-security-context": "{runAsUser: 5, seccompProfile: null}",
         "hearth.dev/container-security-context": "capabilities: {add: [SYS_NICE]}",
+        "hearth.dev/engine-key": "keys/{{ .Service.Name }}.key",
     }
     assert runtimeoptions.parse(annotations) == RuntimeOptions(
         runtime_class="nvidia",
@@ -29,6 +30,7 @@ def test_each_option_is_read():
         annotations={"a/b": "any text: {}"},
         pod_security={"runAsUser": 5, "seccompProfile": None},
         container_security={"capabilities": {"add": ["SYS_NICE"]}},
+        engine_key="keys/{{ .Service.Name }}.key",
     )
     assert runtimeoptions.problems(annotations) == []
 
@@ -53,6 +55,10 @@ def test_each_option_is_read():
         ("pod-security-context", "privileged: true", "privileged is not a field; there are"),
         ("pod-security-context", "seccompProfile: {type: X}", "seccompProfile.type must be"),
         ("container-security-context", "fsGroup: 5", "fsGroup is not a field"),
+        ("engine-key", "keys", "write SECRET/KEY"),
+        ("engine-key", "Keys/token", "write SECRET/KEY"),
+        ("engine-key", "keys/a b", "write SECRET/KEY"),
+        ("engine-key", "keys/a/b", "write SECRET/KEY"),
         ("pod-label", "a: b", "there is no such option; remove it, or write one of hearth.dev/pod"),
         ("max-in-flight", "3", "there is no such option"),
     ],

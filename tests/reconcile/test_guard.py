@@ -5,7 +5,7 @@ import pytest
 from hearth.cluster import kinds
 from hearth.cluster.interface import NotFound
 from hearth.reconcile.site import Site
-from tests.reconcile.builders import find, render, service
+from tests.reconcile.builders import find, render, runtime, service
 from tests.reconcile.shell import KEY, World
 
 AUTHENTICATED = {"endpoint": {"authentication": {"secretRef": {"name": "keys", "key": "token"}}}}
@@ -68,6 +68,11 @@ def test_field_case_130_a_policy_or_a_warning(spec, guard, policy, warned):
     assert bool(told) is warned
     if warned:
         assert "chat-backend without it" in told[0] and "backends.guard=policy" in told[0]
+
+
+def test_field_case_130_an_engine_with_a_key_of_its_own_needs_no_warning():
+    keyed = runtime(annotations={"hearth.dev/engine-key": "keys/token"})
+    assert render(service(AUTHENTICATED), keyed, backend_guard="warn").advice == ()
 
 
 async def test_field_case_130_it_comes_and_goes_with_the_key():

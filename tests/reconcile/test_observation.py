@@ -5,7 +5,7 @@ import pytest
 from hearth.api.meta import Manifest
 from hearth.reconcile.failures import Memory
 from hearth.reconcile.observation import Facts, Stage
-from hearth.routes import Backend, Failure, HttpReadiness, TcpReadiness
+from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
 from tests.reconcile.builders import WALL, observe, pod
 
 HEALTH = HttpReadiness(path="/health", port=8000)
@@ -92,6 +92,19 @@ def test_what_the_gateway_may_ask_itself(probe: Manifest | None, expected: objec
 def test_with_readiness_gates_only_the_kubelet_s_word_counts():
     of = probed({"httpGet": {"port": "http"}}, readinessGates=[{"conditionType": "x"}])
     assert observe(of).backends[0].readiness is None
+
+
+def test_field_case_130_what_an_engine_asks_for_is_the_pod_s_own():
+    reference = {"secretKeyRef": {"name": "keys", "key": "token"}}
+    other = {"name": "TOKEN", "valueFrom": reference}
+    own = {"name": "HEARTH_ENGINE_KEY", "valueFrom": reference}
+    for env, expected in (
+        ([other, {"name": "A", "value": "b"}], None),
+        ([other, own], KeyRef(secret="keys", key="token")),
+        ([{"name": "HEARTH_ENGINE_KEY", "value": "plain"}], None),
+    ):
+        of = pod(over={"spec": {"containers": [{"name": "serving", "env": env}]}})
+        assert observe(of).backends[0].engine_key == expected
 
 
 def test_port_and_served_name_are_the_pod_s_own():

@@ -148,6 +148,7 @@ def test_field_case_105_the_group_of_a_cache_claim_is_a_default_too():
         ({"pod_labels": "team: '{{ .Model.Pth }}'"}, "hearth.dev/pod-labels: {{ .Model.Pth }}: "),
         ({"pod_runtime_class": "{{ .Model.Path }}"}, "hearth.dev/pod-runtime-class: write a name"),
         ({"pod_runtime_class": "{{ .X }}"}, "hearth.dev/pod-runtime-class: {{ .X }}: "),
+        ({"engine_key": "{{ .Model.Path }}/k"}, "hearth.dev/engine-key: write SECRET/KEY"),
         ({"pod_label": "a: b"}, "hearth.dev/pod-label: there is no such option"),
         ({"pod_annotations": "[]"}, "hearth.dev/pod-annotations: write a mapping"),
         ({"pod_security_context": "{seLinuxOptions: {level: '{{ range }}'}}"},
@@ -166,3 +167,26 @@ def test_what_is_said_in_a_list_is_rendered_too():
         container_security_context="capabilities: {drop: ['{{ .Model.Path }}']}"
     )
     assert container["capabilities"] == {"drop": ["org/model"]}
+
+
+def test_field_case_130_the_engines_own_key_is_in_its_environment():
+    assert "HEARTH_ENGINE_KEY" not in str(pod())
+    got = render(
+        NO_CACHE,
+        runtime(annotations={"hearth.dev/engine-key": "of-{{ .Service.Name }}/token"}),
+        backend_guard="warn",
+    )
+    assert got.engine_keyed and not render(NO_CACHE, runtime()).engine_keyed
+    [container] = find(got, "Deployment")["spec"]["template"]["spec"]["containers"]
+    # In front of what may refer to it.
+    assert [variable["name"] for variable in container["env"]][:2] == [
+        "POD_IP",
+        "HEARTH_ENGINE_KEY",
+    ]
+    reference = {"secretKeyRef": {"name": "of-chat", "key": "token"}}
+    assert container["env"][1]["valueFrom"] == reference
+    own = {"container": {"env": [{"name": "HEARTH_ENGINE_KEY", "value": "mine"}]}}
+    [container] = pod(own, engine_key="keys/token")["containers"]
+    assert [v for v in container["env"] if v["name"] == "HEARTH_ENGINE_KEY"] == [
+        {"name": "HEARTH_ENGINE_KEY", "value": "mine"}
+    ]

@@ -8,7 +8,7 @@ from hearth.reconcile import route as routing
 from hearth.reconcile.failures import Memory
 from hearth.reconcile.observation import Facts, Stage
 from hearth.reconcile.route import scale
-from hearth.routes import Delay, Route, Scale
+from hearth.routes import Backend, Delay, KeyRef, Route, Scale
 from tests.reconcile import builders
 
 SERVICE = builders.service({"scaling": {"min": 1, "max": 4, "target": 8}})
@@ -90,3 +90,35 @@ def test_what_may_last_is_told(stage, phase, message, readable, expected):
         before=route(delay=Delay(reason="Activating", message="long ago")),
     )
     assert (got.phase, got.delay) == (phase, expected)
+
+
+KEYED = Backend(
+    uid="1", pod="p", host="h", port=1, ready=True, engine_key=KeyRef(secret="s", key="k")
+)
+OPEN = Backend(uid="2", pod="q", host="h", port=1, ready=True)
+
+
+@pytest.mark.parametrize(
+    ("backends", "wanted", "expected"),
+    [
+        ((), False, False),
+        ((), True, True),
+        ((OPEN,), False, False),
+        # A spec that is refused, or rolls out: pods are right of what they ask for.
+        ((OPEN, KEYED), False, True),
+    ],
+)
+def test_field_case_130_whether_clients_keys_stay_here(backends, wanted, expected):
+    got = routing.route(
+        SERVICE,
+        facts=Facts(backends=backends, memory=Memory()),
+        refusal=None,
+        readable=True,
+        phase="Ready",
+        scale=None,
+        paused=False,
+        scaler_tls=None,
+        engine_keyed=wanted,
+        before=None,
+    )
+    assert got.engine_keyed is expected

@@ -158,7 +158,9 @@ class Errand(ABC):
         assert self.place is not None
         self.link = link
         self.state = State.SENT
-        link.send(self, *self.sending.request(self.place.backend))
+        backend = self.place.backend
+        key = self.parts.engine_keys.line(self.key.namespace, backend)
+        link.send(self, *self.sending.request(backend, key))
         if self.paused:
             link.pause()
 
@@ -299,7 +301,8 @@ class Errand(ABC):
         self.given_at = self.parts.sweep.time()
         self.enter(State.NAME, self.given_at + route.response_timeout_s)
         name = self.parts.names.name(self.key, place.backend, self.sending.model)
-        if name is Unknown.UNKNOWN:
+        known = self.parts.engine_keys.fresh(self.key.namespace, place.backend)
+        if name is Unknown.UNKNOWN or not known:
             self.parts.spawn(lambda: self._learn(place))
             return
         self.sending.call_it(name)
@@ -309,12 +312,23 @@ class Errand(ABC):
         if self.place is not place:
             # The client left before this began.
             return
-        await self.parts.names.ask(place.backend, self.sending.authorization)
+        names, keys, backend = self.parts.names, self.parts.engine_keys, place.backend
+        problem = None
+        try:
+            await keys.learn(self.key.namespace, backend)
+            if names.name(self.key, backend, self.sending.model) is Unknown.UNKNOWN:
+                token = keys.token(self.key.namespace, backend)
+                own = f"Bearer {token}" if token else self.sending.authorization
+                await names.ask(backend, own)
+        except Problem as error:
+            problem = error
         if self.state is State.NAME and self.place is place:
-            self._learnt(place)
+            self._learnt(place, problem)
 
     @guarded
-    def _learnt(self, place: Place) -> None:
+    def _learnt(self, place: Place, problem: Problem | None) -> None:
+        if problem is not None:
+            raise problem
         self.sending.call_it(self.parts.names.name(self.key, place.backend, self.sending.model))
         self.dial()
 

@@ -12,6 +12,7 @@ from hearth.proxy.balance import Balance
 from hearth.proxy.bodies import Budget
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.endpoints import Endpoints
+from hearth.proxy.enginekeys import EngineKeys
 from hearth.proxy.observer import Observer
 from hearth.proxy.wire.client_limit import ClientLimit
 from hearth.proxy.wire.door import Door
@@ -65,6 +66,7 @@ class Parts:
     pool: Pool
     plans: Plans
     names: ServedNames
+    engine_keys: EngineKeys
     observer: Observer
     door: Door
     sweep: Sweep

@@ -51,8 +51,8 @@ class Sending:
         """Look for the model's name now: in a worker thread, for a body that is big."""
         self.spans = openai.model_spans(self._held.data, self._content_type)
 
-    def request(self, backend: Backend) -> tuple[bytes, tuple[Piece, ...]]:
-        """Head and body for `backend`."""
+    def request(self, backend: Backend, key: bytes = b"") -> tuple[bytes, tuple[Piece, ...]]:
+        """Head and body for `backend`; `key`: a field line with what its engine asks for."""
         data = self._held.data
         pieces: tuple[Piece, ...] = (data,) if data else ()
         size = len(data)
@@ -63,10 +63,11 @@ class Sending:
             pieces = openai.spliced(data, self.spans or (), value)
             size = sum(map(len, pieces))
         length = b"Content-Length: %d\r\n" % size if size or self._line.startswith(b"POST") else b""
-        head = b"%b%b\r\n%b%b\r\n" % (
+        head = b"%b%b\r\n%b%b%b\r\n" % (
             self._line,
             authority(backend.host, backend.port).encode(),
             self._fields,
+            key,
             length,
         )
         return head, pieces

@@ -41,6 +41,8 @@ def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | Visit | int:
     backend = parts.activation.free(route.key)
     if backend is None:
         return _wait(parts, client, plan, route, body, model, stream)
+    if backend.engine_key and not parts.engine_keys.fresh(route.key.namespace, backend):
+        return 0
     name = parts.names.name(route.key, backend, model)
     span = openai.only_model(body) if name is not None else None
     if name is Unknown.UNKNOWN or (span is None) != (name is None):

@@ -258,7 +258,7 @@ class Visit(Farewell):
         self._held = Held(self._parts.budget)
         self._held.grow(len(body))
         self._held.data = body
-        authenticated = route.authentication is not None
+        authenticated = route.authentication is not None or route.engine_keyed
         fields = plan.fields(self._peer, authenticated=authenticated, stream=stream)
         target = openai.Target(model=model, stream=stream)
         return self._make_turn(target, route, None, fields)
@@ -275,7 +275,7 @@ class Visit(Farewell):
         """`fields`: what the backend is told, where that is known."""
         assert self._held is not None
         head, stream = self._head, target.stream and self._asked.streams
-        authenticated = route.authentication is not None
+        authenticated = route.authentication is not None or route.engine_keyed
         if fields is None:
             fields = rewriting.forwarded(
                 head, peer=self._peer, scheme=self._scheme, authenticated=authenticated,

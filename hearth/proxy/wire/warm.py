@@ -97,9 +97,12 @@ class Warm:
         self._link = link
         plan, begin = self._plan, self._begin
         body = memoryview(self._data)[begin:]
-        authenticated = self._route.authentication is not None
+        authenticated = self._route.authentication is not None or self._route.engine_keyed
         peer = self._client.address()
         fields = plan.fields(peer, authenticated=authenticated, stream=self._stream)
+        backend = self._place.backend
+        if backend.engine_key is not None:
+            fields += self._parts.engine_keys.line(self._key.namespace, backend)
         fields += b"Content-Length: "
         if self._span is None:
             size = b"%d\r\n\r\n" % len(body)

@@ -648,10 +648,14 @@ class World:
             self.routes.drop(KEY)
             self.demand.drop(KEY)
             return
+        own = KeyRef(secret="s", key="api") if kind == "engine" else None
         pods = tuple(
-            Backend(uid=f"b{n}", pod="p", host="10.0.0.1", port=n, ready=True, served_name="served")
+            Backend(
+                uid=f"b{n}", pod="p", host="10.0.0.1", port=n, ready=True, served_name="served",
+                engine_key=own,
+            )
             for n in (1, 2)
-        )
+        )  # fmt: skip
         backends = {"one": pods[:1], "none": (), "reject": ()}.get(kind, pods)
         self.routes.put(
             Route(
@@ -660,6 +664,7 @@ class World:
                 max_in_flight=1 if kind == "narrow" else None,
                 cold_start=ColdStart.REJECT if kind == "reject" else ColdStart.KEEPALIVE,
                 authentication=KeyRef(secret="s", key="api") if kind == "auth" else None,
+                engine_keyed=own is not None,
             )
         )  # fmt: skip
 

@@ -53,6 +53,12 @@ ONCE: dict[str, list[Step]] = {
     "a pod that is gone before its answer is whole": [
         ONE, ask(0), answer(0, cut="head"), ("vanish", 0), ask(0), answer(0), ("vanish", 0),
     ],
+    "engines that ask for a key of their own": [
+        ("route", "engine"), ask(0), answer(0), ask(0), ask(1, "streams"), answer(1, "events"),
+        answer(0), ("rotate",), ("later", 11), ask(0), answer(0), ask(0), answer(0), ("rotate",),
+        ask(0), answer(0), ("later", 11), ask(0), ask(1), ("rotate",), ("later", 11), ask(0),
+        answer(0), ask(0), answer(0),
+    ],
     "a kept connection that died": [ONE, ask(0), answer(0), ("break", 0), ask(0), answer(0)],
 }  # fmt: skip
 
