@@ -65,7 +65,7 @@ def state(route: Route, *, usable: int) -> str:
     if reason is not None:
         serving = f", {usable} still serving" if usable else ""
         return f"{_WORDS['Degraded']}: {reason.reason}{serving}: {brief(reason.message)}"
-    if usable:
+    if usable and route.phase != "Degraded":
         return "ready" if usable == 1 else f"ready, {usable} replicas"
     if route.delay is not None:
         return f"waiting: {route.delay.reason}: {brief(route.delay.message)}"

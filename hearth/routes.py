@@ -97,7 +97,8 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delay:
-    """Why no pod of a service that is wanted runs yet: nothing failed, and it may last."""
+    """Why no pod of a service that is wanted runs yet, or nobody can be let in: nothing failed,
+    and it may last."""
 
     reason: str
     message: str

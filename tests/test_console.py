@@ -62,6 +62,14 @@ def test_what_a_pod_waits_for_is_said_once():
     ) == ["ai/chat  waiting: SchedulingDelayed: 0/1 nodes are available", "ai/chat  loading"]
 
 
+def test_field_case_145_that_nobody_can_be_let_in_is_said_of_a_model_that_runs():
+    locked = Delay(reason="APIKeyUnavailable", message="there is no Secret s")
+    assert shown(route("Degraded", delay=locked, ready=1), route("Ready", ready=1)) == [
+        "ai/chat  waiting: APIKeyUnavailable: there is no Secret s",
+        "ai/chat  ready",
+    ]
+
+
 RESTARTED = "container serving was restarted {}, last with exit code 1: {}"
 TRACEBACK = "starting\nTraceback (most recent call last):\n  File x.py\n{}\n\n"
 

@@ -112,6 +112,7 @@ class Publisher:
                 scaler_tls=self._scaler_tls(service, decided),
                 engine_keyed=decided.engine_keyed,
                 before=before,
+                key_problem=seen.key_problem,
             )
         )
         facts = seen.facts

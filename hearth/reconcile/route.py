@@ -8,7 +8,7 @@ from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.api.options import Options
 from hearth.reconcile.observation import Facts, Stage
-from hearth.reconcile.refusal import CRD_OUTDATED
+from hearth.reconcile.refusal import API_KEY_UNAVAILABLE, CRD_OUTDATED
 from hearth.routes import ColdStart, Delay, KeyRef, Refusal, Route, Scale
 
 
@@ -24,6 +24,7 @@ def route(
     scaler_tls: str | None,
     engine_keyed: bool = False,
     before: Route | None,
+    key_problem: str | None = None,
 ) -> Route:
     """The route as of now.  A refused spec still says who may ask: its key is never lost.
 
@@ -40,7 +41,7 @@ def route(
             backends=backends,
             failure=facts.failure,
             refusal=refusal,
-            delay=_delay(facts, phase),
+            delay=_delay(facts, phase, key_problem),
             scale=scale,
             paused=paused,
             scaler_tls=scaler_tls,
@@ -67,7 +68,7 @@ def route(
         engine_keyed=engine_keyed or any(backend.engine_key for backend in backends),
         failure=facts.failure,
         refusal=refusal,
-        delay=_delay(facts, phase),
+        delay=_delay(facts, phase, key_problem),
         scale=scale,
         paused=paused,
         scaler_tls=scaler_tls,
@@ -113,11 +114,15 @@ def scale(
     )
 
 
-def _delay(facts: Facts, phase: str) -> Delay | None:
-    """What the Ready condition says, where it may go on being so: no node has room, or a quota.
+def _delay(facts: Facts, phase: str, key_problem: str | None) -> Delay | None:
+    """Why nobody can be let in; else what the Ready condition says, where it may go on being so: no
+    node has room, or a quota.
 
     A container that cannot be started is a failure a moment later, and told as that.
     """
+    if key_problem is not None:
+        brief = "its API key cannot be checked"
+        return Delay(reason=API_KEY_UNAVAILABLE, message=key_problem, brief=brief)
     lasting = facts.stage in (Stage.NONE, Stage.REFUSED, Stage.UNSCHEDULED)
     if phase not in ("Pending", "Loading") or not lasting or not facts.message:
         return None

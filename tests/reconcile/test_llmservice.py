@@ -325,6 +325,7 @@ async def test_field_case_145_a_key_that_is_not_there_is_a_condition(world):
     assert found["Ready"] == ("False", "APIKeyUnavailable")
     # No refusal: what is there runs on, and who asks hears of the key.
     assert world.routes.find(KEY).refusal is None and await world.objects() == ALL
+    assert world.routes.find(KEY).delay.reason == "APIKeyUnavailable"
     await world.pod_ready()
     await world.look()
     assert (await world.conditions())["Degraded"] == ("True", "APIKeyUnavailable")
@@ -336,6 +337,7 @@ async def test_field_case_145_a_key_that_is_not_there_is_a_condition(world):
     world.now += 15
     await world.look()
     assert (await world.conditions())["Ready"] == ("True", "Available")
+    assert world.routes.find(KEY).delay is None
     events = [e["reason"] for e in (await world.cluster.list(kinds.EVENT)).items]
     assert events.count("APIKeyUnavailable") == 1 and "Recovered" in events
 
