@@ -1,8 +1,15 @@
 """What every test may use."""
 
+import gc
 import os
 
 import pytest
+
+
+def pytest_collection_finish() -> None:
+    """The tests themselves are a great many objects, at which no collection need look again."""
+    gc.collect()
+    gc.freeze()
 
 
 def require(name: str, present: bool, how: str) -> None:
