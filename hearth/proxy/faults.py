@@ -18,12 +18,20 @@ def deleted() -> Problem:
     return Problem(Code.MODEL_NOT_FOUND, "The model was deleted while you waited.")
 
 
-def starts_none(key: ServiceKey) -> Problem:
-    """A request that is no demand met no free endpoint."""
+def starts_none(key: ServiceKey, retry_after_s: int | None = None) -> Problem:
+    """A request that is no demand met no endpoint.  `retry_after_s`: when one may be there; None:
+    nothing starts it."""
     return Problem(
         Code.COLD_START,
         f"{key} has no free endpoint, and this request starts none: only inference requests do.",
+        retry_after_s=retry_after_s,
+        retry=retry_after_s is not None,
     )
+
+
+def all_busy(key: ServiceKey) -> Problem:
+    """A request that is not held met endpoints that have as many as they may."""
+    return Problem(Code.OVERLOADED, f"Every replica of {key} is busy; try again shortly.")
 
 
 def lost() -> Problem:
@@ -50,6 +58,7 @@ def no_events() -> Problem:
     return Problem(
         Code.UPSTREAM_ERROR,
         "The model server did not answer with an event stream; ask without 'stream'.",
+        retry=False,
     )
 
 

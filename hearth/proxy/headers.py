@@ -11,7 +11,9 @@ def cors(origin: str | None, allowed: Iterable[str]) -> dict[str, str]:
     fields = {"Vary": "Origin"}
     if origin is not None and ("*" in origins or origin in origins):
         fields["Access-Control-Allow-Origin"] = origin
-        fields["Access-Control-Expose-Headers"] = "Retry-After, WWW-Authenticate, X-Request-Id"
+        fields["Access-Control-Expose-Headers"] = (
+            "Retry-After, WWW-Authenticate, X-Request-Id, X-Should-Retry"
+        )
     return fields
 
 

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from hearth.proxy.answers import Code, Problem
+from hearth.proxy.answers import Code, Dialect, Problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -13,10 +13,12 @@ class Inference:
 
     streams: bool = False
     """Whether `stream: true` means server-sent events here."""
-    done: bool = False
-    """Whether a whole stream ends with `data: [DONE]`."""
-    anthropic: bool = False
-    """Errors need Anthropic's `type` as well; the key may come as `x-api-key`."""
+    dialect: Dialect = Dialect.COMPLETIONS
+
+    @property
+    def anthropic(self) -> bool:
+        """Whether the key may come as `x-api-key`."""
+        return self.dialect is Dialect.MESSAGES
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,15 +35,15 @@ class Passive:
 
 Asked = Inference | Models | Passive
 
-_CHAT = Inference(streams=True, done=True)
+_CHAT = Inference(streams=True)
 _PLAIN = Inference()
 
 INFERENCE = {
     "/v1/chat/completions": _CHAT,
     "/v1/completions": _CHAT,
-    "/v1/responses": Inference(streams=True),
-    "/v1/messages": Inference(streams=True, anthropic=True),
-    "/v1/messages/count_tokens": Inference(anthropic=True),
+    "/v1/responses": Inference(streams=True, dialect=Dialect.RESPONSES),
+    "/v1/messages": Inference(streams=True, dialect=Dialect.MESSAGES),
+    "/v1/messages/count_tokens": Inference(dialect=Dialect.MESSAGES),
     **dict.fromkeys(
         (
             "/v1/embeddings",
@@ -75,8 +77,7 @@ INFERENCE = {
         _PLAIN,
     ),
 }
-"""POST routes that start a model.  `responses` and `messages` streams end with an event of their
-own kind, which the gateway does not look for."""
+"""POST routes that start a model."""
 
 HEALTH = ("/", "/healthz")
 """Where load balancers look by themselves (GKE, AWS and Azure at the first), whatever the Host."""
@@ -117,6 +118,15 @@ def read(method: str, path: str) -> Asked:
             raise _method(method, path, allow=", ".join(_PASSIVE_METHODS))
         return Passive()
     raise unknown(method, path)
+
+
+def dialect(path: str) -> Dialect:
+    """The form of errors there, whether anything is served or not."""
+    asked = INFERENCE.get(path)
+    if asked is not None:
+        return asked.dialect
+    below = path == "/v1/messages" or path.startswith("/v1/messages/")
+    return Dialect.MESSAGES if below else Dialect.COMPLETIONS
 
 
 def unknown(method: str, path: str) -> Problem:

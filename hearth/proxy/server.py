@@ -9,7 +9,7 @@ from aiohttp import web
 from hearth.api.meta import ServiceKey
 from hearth.proxy import answers, auth, faults, headers, listing, paths
 from hearth.proxy.activation import shutting_down
-from hearth.proxy.answers import Code, Problem
+from hearth.proxy.answers import Code, Dialect, Problem
 from hearth.proxy.hosts import OneService, Scope
 from hearth.proxy.keys import Keys
 from hearth.proxy.observer import Outcome
@@ -36,6 +36,7 @@ class Server:
         began_at = parts.sweep.time()
         outcome: str = Outcome.OK
         key: ServiceKey | None = None
+        dialect = _dialect(request)
         try:
             head = guest.head(request)
             if head.websocket:
@@ -51,15 +52,15 @@ class Server:
                 key, body = await self._models(head, asked.id)
                 response = web.Response(body=body, content_type="application/json")
         except heads.Malformed as error:
-            response = _refusal(heads.problem(error))
+            response = _refusal(heads.problem(error), dialect)
             response.force_close()
             outcome = error.code
         except Problem as problem:
-            response = _refusal(problem)
+            response = _refusal(problem, dialect)
             outcome = problem.code
         except Exception:
             log.exception("request failed")
-            response = _refusal(faults.mistake())
+            response = _refusal(faults.mistake(), dialect)
             outcome = Code.INTERNAL_ERROR
         response.headers["Server"] = "hearth"
         response.headers.update(self._cors(request))
@@ -137,10 +138,17 @@ class Server:
         )
 
 
-def _refusal(problem: Problem) -> web.Response:
+def _dialect(request: web.BaseRequest) -> Dialect:
+    """Whose SDK asks: Anthropic's lists models at OpenAI's path, and says its version."""
+    return (
+        Dialect.MESSAGES if "anthropic-version" in request.headers else paths.dialect(request.path)
+    )
+
+
+def _refusal(problem: Problem, dialect: Dialect) -> web.Response:
     return web.Response(
         status=problem.status,
-        body=answers.body(answers.of(problem)),
+        body=answers.body(answers.of(problem), dialect),
         content_type="application/json",
         headers=problem.headers(),
     )

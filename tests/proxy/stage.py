@@ -237,7 +237,7 @@ def error_of(text: str | bytes) -> dict:
     if b"data: " in raw:
         raw = raw.rpartition(b"data: ")[2].partition(b"\n")[0]
     error = json.loads(raw)["error"]
-    assert set(error) == {"message", "type", "param", "code"}
+    assert set(error) - {"status"} == {"message", "type", "param", "code"}
     return error
 
 

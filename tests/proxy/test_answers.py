@@ -5,7 +5,7 @@ import json
 import pytest
 
 from hearth.proxy import answers
-from hearth.proxy.answers import ANSWERS, Code, Problem
+from hearth.proxy.answers import ANSWERS, Code, Dialect, Problem
 
 
 def test_every_code_has_an_answer():
@@ -78,7 +78,7 @@ def test_events():
     event = answers.event(error)
     assert event.startswith(b'data: {"error":{') and event.endswith(b"}\n\n")
     assert event.count(b"\n") == 2
-    assert answers.event(error, anthropic=True).startswith(
+    assert answers.event(error, Dialect.MESSAGES).startswith(
         b'event: error\ndata: {"type":"error","error":{"message":"later"'
     )
 
@@ -91,7 +91,7 @@ def test_events():
             b'{"error":{"message":"too long","type":"BadRequestError","param":"x","code":400}}',
             "too long",
             "BadRequestError",
-            "upstream_error",
+            "400",
         ),
         (
             400,
@@ -119,6 +119,94 @@ def test_events():
 )
 def test_a_backend_s_error_in_our_words(status, text, message, kind, code):
     error = answers.relayed(status, text)
+    assert json.loads(answers.body(error))["error"]["status"] == status
     assert message in error.message
     assert (error.type, error.code) == (kind, code)
     assert len(error.message) <= 2000
+
+
+def test_field_case_c9_what_no_retry_mends_says_so():
+    never = {code for code in Code if "x-should-retry" in Problem(code, "x").headers()}
+    assert never == {Code.SERVICE_DEGRADED, Code.UPSTREAM_TIMEOUT}
+    # Whatever a Problem names, the two never stand together.
+    for code in Code:
+        for problem in (Problem(code, "x", retry_after_s=3), Problem(code, "x", retry=False)):
+            fields = problem.headers()
+            assert len({"Retry-After", "x-should-retry"} & set(fields)) <= 1
+            assert fields.get("x-should-retry", "false") == "false"
+    assert "x-should-retry" in Problem(Code.COLD_START, "x", retry=False).headers()
+
+
+KINDS = {
+    "model_not_found": "not_found_error",
+    "unknown_url": "not_found_error",
+    "method_not_allowed": "invalid_request_error",
+    "invalid_api_key": "authentication_error",
+    "authentication_unavailable": "api_error",
+    "cross_site": "permission_error",
+    "invalid_request": "invalid_request_error",
+    "unsupported_encoding": "invalid_request_error",
+    "request_too_large": "request_too_large",
+    "headers_too_large": "invalid_request_error",
+    "request_timeout": "timeout_error",
+    "queue_full": "rate_limit_error",
+    "overloaded": "overloaded_error",
+    "service_degraded": "api_error",
+    "cold_start": "overloaded_error",
+    "activation_timeout": "overloaded_error",
+    "activation_failed": "api_error",
+    "upstream_timeout": "timeout_error",
+    "upstream_error": "api_error",
+    "starting": "overloaded_error",
+    "shutting_down": "overloaded_error",
+    "internal_error": "api_error",
+}
+
+
+@pytest.mark.parametrize("code", Code)
+def test_field_case_c13_every_error_has_anthropic_s_form_too(code):
+    error = answers.of(Problem(code, "do this"))
+    fields = {"message": "do this", "type": KINDS[code], "param": None, "code": str(code)}
+    envelope = {"type": "error", "error": fields}
+    assert json.loads(answers.body(error, Dialect.MESSAGES)) == envelope
+    name, data, *rest = answers.event(error, Dialect.MESSAGES).split(b"\n")
+    assert (name, rest) == (b"event: error", [b"", b""])
+    assert json.loads(data.removeprefix(b"data: ")) == envelope
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "kind"),
+    [
+        (429, b"{}", "rate_limit_error"),
+        (529, b"{}", "overloaded_error"),
+        (422, b"{}", "invalid_request_error"),
+        (500, b"{}", "api_error"),
+        (400, b'{"type":"error","error":{"type":"not_found_error"}}', "not_found_error"),
+        (400, b'{"error":{"type":"BadRequestError","code":400}}', "BadRequestError"),
+    ],
+)
+def test_field_case_c13_an_engine_s_error_keeps_its_type_or_has_that_of_its_status(
+    status, text, kind
+):
+    body = answers.body(answers.relayed(status, text), Dialect.MESSAGES)
+    assert json.loads(body)["error"]["type"] == kind
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "fields"),
+    [
+        (429, b'{"error":{"message":"m","type":"t","code":"c","param":"p"}}', ("t", "c", "p")),
+        (400, b'{"error":{"message":"m","type":"t","code":40001,"param":3}}', ("t", "40001", "3")),
+        (400, b'{"object":"error","message":"m","type":"BadRequestError","param":null,"code":400}',
+         ("BadRequestError", "400", None)),
+        (500, b'{"error":{"message":"m","type":"","code":null}}',
+         ("server_error", "upstream_error", None)),
+        (500, b'{"error":{"message":"m","type":{},"code":true}}',
+         ("server_error", "upstream_error", None)),
+        (404, b'{"detail":"m"}', ("invalid_request_error", "upstream_error", None)),
+    ],
+)  # fmt: skip
+def test_field_case_c6_an_engine_s_code_type_and_param_are_its_own(status, text, fields):
+    error = answers.relayed(status, text)
+    assert (error.message, error.status) == ("m", status)
+    assert (error.type, error.code, error.param) == fields

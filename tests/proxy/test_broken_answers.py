@@ -129,17 +129,87 @@ async def test_done_inside_a_text_is_not_the_end():
         assert s.record.outcomes == ["upstream_error"]
 
 
-@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
-async def test_routes_whose_streams_end_with_events_of_their_own(path):
-    async def ended(conn: Conn) -> None:
-        await conn.events()
-        await conn.chunk(b"event: message_stop\ndata: {}\n\n")
-        await conn.end()
+COMPLETED = b'event: response.completed\ndata: {"type":"response.completed","response":%b}\n\n'
+STOP = b'event: message_stop\ndata: {"type":"message_stop"}\n\n'
+PIECE = {
+    "/v1/chat/completions": delta("a"),
+    "/v1/completions": delta("a"),
+    "/v1/responses": b'data: {"type":"response.output_text.delta","delta":"%b"}\n\n' % (b"a" * 70),
+    "/v1/messages": b'data: {"type":"content_block_delta","delta":{"text":"%b"}}\n\n' % (b"a" * 70),
+}
+ENDINGS = [
+    *[(path, DONE) for path in ("/v1/chat/completions", "/v1/completions")],
+    ("/v1/responses", COMPLETED % b"{}"),
+    ("/v1/responses", COMPLETED % (b'"%b"' % (b"x" * 6000))),
+    ("/v1/responses", COMPLETED.replace(b"completed", b"incomplete") % b"{}"),
+    ("/v1/responses", COMPLETED.replace(b"completed", b"failed") % b"{}"),
+    ("/v1/messages", STOP),
+    *[
+        (path, b'event: error\ndata: {"type":"error","error":{"message":"no"}}\n\n')
+        for path in PIECE
+    ],
+    *[(path, b'data: {"error":{"message":"no"}}\n\n') for path in PIECE],
+]
+AFTER = [b"", b": bye\n\n", b"data: [DONE]\n\n"]
 
-    async with backend.running(ended) as server, stage() as s:
+
+async def streamed(s, server, path: str, *chunks: bytes, cold: bool, end) -> bytes:
+    """What a client gets of an engine's stream, each chunk read by itself."""
+    seen = [anyio.Event() for _ in chunks]
+
+    async def engine(conn: Conn) -> None:
+        if conn.seen.method == "GET":
+            return await conn.json({})
+        await conn.events()
+        for chunk, event in zip(chunks, seen, strict=True):
+            await conn.chunk(chunk)
+            await event.wait()
+        await end(conn)
+
+    server.handler = engine
+    s.put(*(() if cold else (pod(server),)))
+    async with s.post(STREAM, path=path) as response:
         s.put(pod(server))
-        await s.ask(STREAM, path=path)
-        assert s.record.outcomes == ["ok"]
+        data = b""
+        for chunk, event in zip(chunks, seen, strict=True):
+            while not data.endswith(chunk):
+                data += await response.content.readany()
+            event.set()
+        return (data + await response.read()).removeprefix(b": heartbeat\n")
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("after", AFTER, ids=["last", "comment", "done"])
+@pytest.mark.parametrize(("path", "last"), ENDINGS)
+async def test_field_case_c3_a_stream_with_its_own_api_s_end_is_whole(path, last, after, end):
+    chunks = [chunk for chunk in (PIECE[path], last, after) if chunk]
+    async with backend.running() as server, stage() as s:
+        data = await streamed(s, server, path, *chunks, cold=False, end=end)
+        assert data == b"".join(chunks)
+        told = b'"error"' in last
+        assert s.record.outcomes == ["upstream_status" if told else "ok"]
+
+
+@pytest.mark.parametrize("cold", [False, True])
+@pytest.mark.parametrize("path", PIECE)
+async def test_field_case_c3_a_stream_that_ends_before_it_is_not(path, cold):
+    async with backend.running() as server, stage() as s:
+        last = b"data: [DONE]\n\n" if path in ("/v1/responses", "/v1/messages") else b": x\n\n"
+        data = await streamed(s, server, path, PIECE[path], last, cold=cold, end=clean_end)
+        event = data.removeprefix(PIECE[path] + last)
+        found = json.loads(event.partition(b"data: ")[2])
+        assert found["error"]["code"] == "upstream_error"
+        if path == "/v1/messages":
+            assert event.startswith(b"event: error\n")
+            assert (found["type"], found["error"]["type"]) == ("error", "api_error")
+        elif path == "/v1/responses":
+            assert event.startswith(b"event: error\n")
+            assert (found["type"], found["code"]) == ("error", "upstream_error")
+            assert found["message"] == found["error"]["message"]
+            assert (found["param"], found["sequence_number"]) == (None, 0)
+        else:
+            assert event.startswith(b"data: ") and set(found) == {"error"}
+        assert s.record.outcomes == ["upstream_error"]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hearth.proxy import faults
 GIVEN = {
     "key": ServiceKey("ai", "chat"), "limit": 7, "limit_bytes": 8, "idle_s": 9.0,
     "origin": "https://page.example", "coding": "br", "why": "not gzip",
+    "retry_after_s": 3,
 }  # fmt: skip
 ALL = [
     f for _, f in inspect.getmembers(faults, inspect.isfunction) if f.__module__ == faults.__name__

@@ -213,6 +213,33 @@ async def test_half_an_answer_is_never_taken_for_a_whole_one(sync, stream, clean
             await Client(s, sync=sync, stream=stream).ask()
 
 
+@pytest.mark.parametrize(
+    "rest", [b"event: x\n", b"id: 7\n", b"event: x", b": x\nid: 7\n", b"id: 7\r\n"]
+)
+async def test_field_case_148_our_error_reaches_the_client_after_half_an_event(sync, rest):
+    async def half(conn: Conn) -> None:
+        await conn.events()
+        await conn.chunk(delta("hel"))
+        await conn.chunk(rest)
+        conn.reset()
+
+    async with backend.running(half) as server, stage() as s:
+        s.put(pod(server))
+        with pytest.raises(openai.APIError) as caught:
+            await Client(s, sync=sync, stream=True).ask()
+        assert caught.value.code == "upstream_error"
+
+
+async def test_field_case_c9_the_stock_client_does_not_come_back_for_nothing(stream):
+    async with stage() as s:
+        s.put(refusal=Refusal(reason="Render", message="m"))
+        client = Client(s, sync=False, stream=stream)
+        client.options["max_retries"] = 2
+        with pytest.raises(openai.InternalServerError):
+            await client.ask()
+        assert s.record.outcomes == ["service_degraded"]
+
+
 async def test_the_stock_client_comes_back_when_it_was_told_to(stream):
     async with backend.running() as server, stage() as s:
         s.put(cold_start=ColdStart.REJECT)

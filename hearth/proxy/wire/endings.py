@@ -29,9 +29,10 @@ def outcome(status: int) -> Outcome:
     return Outcome.UPSTREAM_STATUS if status >= 400 else Outcome.OK
 
 
-def complete(*, until_done: bool, status: int, events: bool, done: bool) -> bool:
+def complete(*, must_end: bool, status: int, events: bool, whole: bool) -> bool:
     """Whether a body whose framing ended is the whole answer.
 
-    Engines that die may still end the chunked body; only `[DONE]` says that a stream is whole.
+    Engines that die may still end the chunked body: only its own last event says that a stream is
+    whole (`whole`).  `must_end`: its API has one.
     """
-    return done or not (until_done and events and status == 200)
+    return whole or not (must_end and events and status == 200)

@@ -133,7 +133,7 @@ class Errand(ABC):
         """Waiting has no use any more."""
         self.state = State.NEW
         if self.passive:
-            raise faults.starts_none(self.key)
+            raise self._starts_none()
         if problem.code is Code.COLD_START:
             self.parts.activation.cold(self.route())
         self._send_away(problem)
@@ -188,8 +188,8 @@ class Errand(ABC):
 
     def gone(self) -> None:
         """The client is gone."""
-        # SDKs hang up at [DONE], often before the last chunk: they have all there is.
-        whole = self.reply.events and self.reply.done
+        # SDKs hang up at the last event, often before the last chunk: they have all there is.
+        whole = self.reply.events and self.reply.whole
         self._end_by(Outcome.OK if whole else Outcome.CLIENT_CANCELLED)
 
     def fail(self, problem: Problem) -> None:
@@ -265,13 +265,22 @@ class Errand(ABC):
         if self.parts.endpoints.availability(self.key) not in _AT_ONCE:
             self.write(self.reply.heartbeat())
 
+    def _starts_none(self) -> Problem:
+        if self.parts.endpoints.usable(self.key):
+            return faults.all_busy(self.key)
+        activation = self.parts.activation
+        starting = activation.wanted(self.key)
+        return faults.starts_none(
+            self.key, activation.retry_after_s(self.key) if starting else None
+        )
+
     def _wake(self) -> None:
         """Where there is no endpoint: start one, and raise what is answered at once."""
         route = self.route()
         activation = self.parts.activation
         decision = activation.decide(route)
         if self.passive and not isinstance(decision, admission.Wait):
-            raise faults.starts_none(self.key)
+            raise self._starts_none()
         match decision:
             case admission.Hold():
                 activation.cold(route)
@@ -285,7 +294,7 @@ class Errand(ABC):
 
     def _waited_too_long(self) -> NoReturn:
         if self.passive:
-            raise faults.starts_none(self.key)
+            raise self._starts_none()
         self._send_away(self.parts.activation.late(self.key))
 
     def _send_away(self, problem: Problem) -> NoReturn:

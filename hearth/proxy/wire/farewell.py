@@ -49,8 +49,12 @@ class Farewell:
         self.done(problem.code)
 
     def tell(self, error: ErrorBody, outcome: str) -> None:
-        """End an open stream with an error that the backend named."""
-        self.write(self.reply.error(error))
+        """End, with an error that the backend named, what is an open stream or should be one."""
+        if self.reply.begun:
+            self.write(self.reply.error(error))
+        else:
+            self._parts.observer.rejected(self._key, reason=outcome)
+            self.write(self.reply.refusal(error, date=self._parts.sweep.date()))
         self.done(outcome)
 
     def done(self, outcome: str) -> None:

@@ -5,6 +5,7 @@ not whole yet is kept back, so that a body that breaks off can still be closed b
 """
 
 import re
+from typing import Protocol
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _SIZE = re.compile(
@@ -39,10 +40,17 @@ class Misframed(Exception):
     """The body is not what its head announced."""
 
 
+class Noting(Protocol):
+    """Who looks at what is walked."""
+
+    def note(self, data: bytes) -> None: ...
+
+
 class Chunked:
     """A chunked body, passed on as it is written, or (`decode`) as what it contains."""
 
-    __slots__ = ("_carry", "_decode", "_last", "_left", "_tail", "ended", "rest", "terminator")
+    __slots__ = ("_carry", "_decode", "_last", "_left", "_tail", "ended", "noting", "rest",
+                 "terminator")  # fmt: skip
 
     def __init__(self, *, decode: bool = False) -> None:
         self._decode = decode
@@ -57,6 +65,13 @@ class Chunked:
         """What followed the end."""
         self.terminator = b""
         """The last chunk as it came, to be written when all is well."""
+        self.noting: Noting | None = None
+
+    @property
+    def recent(self) -> bytes:
+        """All of the last chunk's content, or of more than it the last bytes."""
+        last = self._last
+        return last[last.index(_CRLF) + 2 : -2] if last else self._tail
 
     @property
     def tail(self) -> bytes:
@@ -93,6 +108,10 @@ class Chunked:
         if self._carry:
             data = self._carry + data
             self._carry = b""
+        if self.noting is not None:
+            if self._last:
+                self.noting.note(self._last)
+            self.noting.note(data)
         content: list[bytes] = []
         at, size, left, tail = 0, len(data), self._left, self.tail
         while True:
@@ -144,12 +163,14 @@ class Chunked:
             return content[0] if len(content) == 1 else b"".join(content)
         return data if at == size else data[:at]
 
-    def filling(self, text: bytes) -> bytes:
+    def filling(self, text: bytes, *, closing: bytes = b"") -> bytes:
         """How `text` goes on a body that breaks off here; raises Misframed where it cannot.
 
-        An open chunk is filled first: with a comment, where `text` is too short for it.
+        An open chunk is filled first: with a comment, where `text` is too short for it.  `closing`
+        ends the line that has begun, so it stands before the comment.
         """
         left = self._left
+        text = closing + text
         if self._decode or left == 0:
             return chunk(text)
         missing = left - 2 - len(text)
@@ -158,20 +179,27 @@ class Chunked:
         if left <= 2:
             return _CRLF[-left:] + chunk(text)
         if missing > 0:
-            text = b":" + b" " * (missing - 2) + b"\n" + text
+            pad = b":" + b" " * (missing - 2) + b"\n"
+            text = closing + pad + text[len(closing) :]
         return text[: left - 2] + _CRLF + chunk(text[left - 2 :])
 
 
 class Sized:
     """A body of a known length."""
 
-    __slots__ = ("_left", "ended", "rest", "tail")
+    __slots__ = ("_left", "ended", "noting", "rest", "tail")
 
     def __init__(self, length: int) -> None:
         self._left = length
         self.ended = length == 0
         self.rest = b""
         self.tail = b""
+        self.noting: Noting | None = None
+
+    @property
+    def recent(self) -> bytes:
+        """The last bytes."""
+        return self.tail
 
     def walk(self, data: bytes) -> bytes:
         """What may be passed on."""
@@ -183,22 +211,32 @@ class Sized:
         self._left = left
         self.ended = left == 0
         self.tail = (self.tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
+        if self.noting is not None:
+            self.noting.note(data)
         return data
 
 
 class Unbounded:
     """A body that ends with its connection."""
 
-    __slots__ = ("ended", "rest", "tail")
+    __slots__ = ("ended", "noting", "rest", "tail")
 
     def __init__(self) -> None:
         self.ended = False
         self.rest = b""
         self.tail = b""
+        self.noting: Noting | None = None
+
+    @property
+    def recent(self) -> bytes:
+        """The last bytes."""
+        return self.tail
 
     def walk(self, data: bytes) -> bytes:
         """What may be passed on."""
         self.tail = (self.tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
+        if self.noting is not None:
+            self.noting.note(data)
         return data
 
 

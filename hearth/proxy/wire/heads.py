@@ -188,7 +188,8 @@ class RequestHead:
 class AnswerHead:
     """What a backend answers, without its body."""
 
-    __slots__ = ("chunked", "events", "fields", "hops", "keep", "length", "reason", "status")
+    __slots__ = ("chunked", "events", "fields", "hops", "keep", "length", "media", "reason",
+                 "status")  # fmt: skip
 
     def __init__(self, status: int, reason: bytes, fields: list[Field], *, http11: bool) -> None:
         """Raises Malformed where the body's end cannot be known."""
@@ -198,13 +199,14 @@ class AnswerHead:
         self.length: int | None = None
         self.chunked = False
         self.hops: frozenset[bytes] = frozenset()
-        media = b""
+        self.media = b""
+        """What its body is, without parameters."""
         encoded = brief = False
         for low, _, value in fields:
             if low not in _NOTED:
                 continue
             if low == b"content-type":
-                media = value.partition(b";")[0].strip().lower()
+                self.media = value.partition(b";")[0].strip().lower()
             elif low == b"content-length":
                 self.length = _length(value)
             elif low == b"transfer-encoding":
@@ -218,7 +220,7 @@ class AnswerHead:
             elif low == b"keep-alive":
                 timeout = _TIMEOUT.search(value)
                 brief |= timeout is not None and int(timeout[1]) < _SHORT_S
-        self.events = media == EVENT_STREAM and not encoded
+        self.events = self.media == EVENT_STREAM and not encoded
         """Whether the body is server-sent events that can be read as such."""
         self.keep = http11 and b"close" not in self.hops and not brief
         """Whether the backend lets the connection be used again, and for long enough."""

@@ -2,8 +2,9 @@
 
 from enum import Enum, auto
 
-from hearth.proxy import answers, faults
+from hearth.proxy import answers
 from hearth.proxy.answers import Code, ErrorBody
+from hearth.proxy.observer import Outcome
 from hearth.proxy.wire import endings, heads
 from hearth.proxy.wire.framing import Chunked, Misframed, Unbounded
 from hearth.proxy.wire.reply import Reply, Unfinished
@@ -21,22 +22,29 @@ class Verdict(Enum):
     """It broke off."""
     TOLD = auto()
     """It does not fit the open stream: `error` and `outcome` say what to tell instead."""
+    UNFIT = auto()
+    """It is no stream, though one was asked for, and no error either."""
 
 
 class Relay:
     """Writes nothing: what it returns is to be written, in order."""
 
     __slots__ = (
-        "_answer", "_body", "_headed", "_late", "_pending", "_reply", "_text",
-        "_until_done", "begun", "error", "outcome", "verdict",
+        "_answer", "_body", "_headed", "_late", "_must_end", "_pending", "_reply", "_text",
+        "_unfit", "begun", "error", "outcome", "verdict",
     )  # fmt: skip
 
-    def __init__(self, answer: heads.AnswerHead, reply: Reply, *, until_done: bool) -> None:
-        """`until_done`: an event stream that ends without `[DONE]` was cut."""
+    def __init__(self, answer: heads.AnswerHead, reply: Reply, *, must_end: bool) -> None:
+        """`must_end`: a stream was asked for, in an API that says when one is whole."""
         self._answer = answer
         self._reply = reply
-        self._until_done = until_done
-        self._body = reply.follow(answer)
+        self._must_end = must_end
+        self._body = body = reply.follow(answer)
+        self._unfit = (
+            must_end
+            and 200 <= answer.status < 300
+            and (answer.media != heads.EVENT_STREAM or body.ended)
+        )
         self._pending = b""
         self._text = b""
         self._headed = self._late = False
@@ -55,6 +63,8 @@ class Relay:
     def fits(self) -> bool:
         """Whether it can follow what the client was told already."""
         answer = self._answer
+        if self._unfit:
+            return False
         told = self._reply.begun and not self._headed
         return not told or (answer.status == 200 and answer.events)
 
@@ -73,7 +83,7 @@ class Relay:
 
     def show(self) -> None:
         """A warm stream of events: its head goes out with this read, body or none."""
-        if self._answer.events:
+        if self._answer.events and not self._unfit:
             self._head()
 
     def flush(self) -> bytes:
@@ -101,12 +111,12 @@ class Relay:
             return out
         answer = self._answer
         if endings.complete(
-            until_done=self._until_done,
+            must_end=self._must_end,
             status=answer.status,
             events=answer.events,
-            done=self._reply.done,
+            whole=self._reply.whole,
         ):
-            self.verdict = Verdict.WHOLE
+            self._be_whole()
             return out + self._reply.end()
         self.verdict = Verdict.LOST
         return out
@@ -115,29 +125,37 @@ class Relay:
         """The connection ended; `clean`: not by an error."""
         unbounded = isinstance(self._body, Unbounded)
         if unbounded and clean:
+            if not self.begun:
+                # It may be read from here on, and not relayed.
+                self._begin()
             self._body.ended = True
             return self.receive(b"")
         self.verdict = Verdict.LOST
-        if not (self._reply.events and self._reply.done):
+        if not (self._reply.events and self._reply.whole):
             return self.flush()
         # The stream said that it is whole; how its connection ends is no part of it.
         try:
             out = self._reply.closing()
         except Unfinished:
             return self.flush()
-        self.verdict = Verdict.WHOLE
+        self._be_whole()
         return out
+
+    def _be_whole(self) -> None:
+        self.verdict = Verdict.WHOLE
+        if self._reply.failed:
+            self.outcome = Outcome.UPSTREAM_STATUS
 
     def _begin(self) -> None:
         self.begun = True
         if self._headed:
             return
         answer, reply = self._answer, self._reply
-        if not reply.begun:
-            self._head()
-        elif not self.fits:
+        if not self.fits:
             self._late = True
             self._body = reply.unfollow(answer)
+        elif not reply.begun:
+            self._head()
 
     def _head(self) -> None:
         self._headed = True
@@ -145,10 +163,13 @@ class Relay:
 
     def _collect(self, content: bytes) -> None:
         self._text += content
-        if self._answer.status < 400:
-            self.error = answers.of(faults.no_events())
+        if not self._body.ended and len(self._text) < _ERROR_BYTES:
+            return
+        text, status = self._text[:_ERROR_BYTES], self._answer.status
+        if status >= 400:
+            self.error = answers.relayed(status, text)
+        else:
+            # Some engines say what is wrong under a 200.
+            self.error = answers.refused(text)
             self.outcome = Code.UPSTREAM_ERROR
-            self.verdict = Verdict.TOLD
-        elif self._body.ended or len(self._text) >= _ERROR_BYTES:
-            self.error = answers.relayed(self._answer.status, self._text[:_ERROR_BYTES])
-            self.verdict = Verdict.TOLD
+        self.verdict = Verdict.UNFIT if self.error is None else Verdict.TOLD

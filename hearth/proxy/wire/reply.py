@@ -5,8 +5,9 @@ from enum import Enum, auto
 from http import HTTPStatus
 
 from hearth.proxy import answers
-from hearth.proxy.answers import ErrorBody, Problem
+from hearth.proxy.answers import Dialect, ErrorBody, Problem
 from hearth.proxy.wire import framing, heads, rewriting
+from hearth.proxy.wire.completion import Completion
 from hearth.proxy.wire.framing import Body, Chunked, Sized, Unbounded
 
 HEARTBEAT = b": heartbeat\n"
@@ -18,7 +19,10 @@ _EARLY = (
 )
 _CHUNKED_LINE = b"Transfer-Encoding: chunked\r\n"
 _CLOSE_LINE = b"Connection: close\r\n"
-_DONE = re.compile(rb"(?:^|[\r\n])data:[ ]?\[DONE\]\s*$")
+_BLANK = re.compile(rb"(?:\r\n|\n|\r(?!\n))(?:\r\n|\n|\r)")
+_LINE_END = re.compile(rb"\r\n|\n|\r")
+_SHORT_BYTES = 64
+"""What is kept of a stream's end at the least."""
 
 
 class Unfinished(Exception):
@@ -39,20 +43,25 @@ class _Mode(Enum):
 class Reply:
     """Knows, alone, whether a byte was sent: an error is a status before it, an event after it."""
 
-    __slots__ = ("_mode", "anthropic", "body", "events", "extra", "http11", "last", "status")
+    __slots__ = ("_completion", "_mode", "body", "dialect", "events", "extra", "http11", "last",
+                 "status")  # fmt: skip
 
-    def __init__(self, *, http11: bool, last: bool, extra: bytes) -> None:
+    def __init__(
+        self, *, http11: bool, last: bool, extra: bytes, dialect: Dialect = Dialect.COMPLETIONS
+    ) -> None:
         """`last`: the connection ends with this answer.  `extra`: field lines of every answer."""
         self.http11 = http11
         self.last = last or not http11
         self.extra = extra
-        self.anthropic = False
+        self.dialect = dialect
         self.status = 0
         """What the client was told; 0 for nothing."""
         self.events = False
         """Whether a stream of events is open."""
         self.body: Body | None = None
         """The backend's, once it is being relayed."""
+        self._completion: Completion | None = None
+        """What that says of its end, where it is a stream."""
         self._mode = _Mode.WRAP if http11 else _Mode.RAW
 
     @property
@@ -61,9 +70,20 @@ class Reply:
         return self.status != 0
 
     @property
-    def done(self) -> bool:
-        """Whether the last event so far is `[DONE]`."""
-        return self.body is not None and _DONE.search(self.body.tail) is not None
+    def whole(self) -> bool:
+        """Whether the stream of events so far says that it is whole."""
+        completion = self._completion
+        return completion is not None and self.body is not None and completion.whole(self.recent)
+
+    @property
+    def recent(self) -> bytes:
+        """The last bytes of the body that is relayed."""
+        return self.body.recent if self.body is not None else b""
+
+    @property
+    def failed(self) -> bool:
+        """Whether the stream told an error of the engine's, as far as `whole` has looked."""
+        return self._completion is not None and self._completion.failed
 
     def follow(self, answer: heads.AnswerHead) -> Body:
         """The body of `answer`, which is relayed from now on."""
@@ -80,11 +100,13 @@ class Reply:
                 self._mode = _Mode.SPLICE
         else:
             self.body = Unbounded()
+        if answer.events:
+            self.body.noting = self._completion = Completion(self.dialect)
         return self.body
 
     def unfollow(self, answer: heads.AnswerHead) -> Body:
         """The body of an answer that is not relayed but read: its content alone."""
-        self.body = None
+        self.body = self._completion = None
         self._mode = _Mode.WRAP if self.http11 else _Mode.RAW
         if answer.bodyless:
             return Sized(0)
@@ -139,17 +161,17 @@ class Reply:
 
         Raises Unfinished.
         """
-        return self._event(b"") + self._last()
+        return self._event(None) + self._last()
 
     def problem(self, problem: Problem, *, date: bytes) -> bytes:
         """End with an error of ours, in the form that is still possible.  Raises Unfinished."""
         if self.begun:
             return self.error(answers.of(problem))
-        text = answers.body(answers.of(problem), anthropic=self.anthropic)
+        text = answers.body(answers.of(problem), self.dialect)
         fields = {"Content-Type": "application/json", **problem.headers()}
-        return self.whole(problem.status, text, rewriting.lines(fields.items()), date=date)
+        return self.complete(problem.status, text, rewriting.lines(fields.items()), date=date)
 
-    def whole(self, status: int, text: bytes, fields: bytes, *, date: bytes) -> bytes:
+    def complete(self, status: int, text: bytes, fields: bytes, *, date: bytes) -> bytes:
         """A whole answer of ours."""
         self.status = status
         head = b"HTTP/1.1 %d %b\r\nServer: hearth\r\nDate: %b\r\nContent-Length: %d\r\n" % (
@@ -161,35 +183,55 @@ class Reply:
         close = _CLOSE_LINE if self.last else b""
         return b"".join((head, fields, self.extra, close, b"\r\n", text))
 
+    def refusal(self, error: ErrorBody, *, date: bytes) -> bytes:
+        """An error that the backend named in place of a stream, before anything was sent."""
+        text = answers.body(error, self.dialect)
+        return self.complete(502, text, b"Content-Type: application/json\r\n", date=date)
+
     def error(self, error: ErrorBody) -> bytes:
         """End a begun answer by an event.  Raises Unfinished where it is no stream of events."""
         if not self.events:
             raise Unfinished
-        return self._event(answers.event(error, anthropic=self.anthropic)) + self._last()
+        return self._event(error) + self._last()
 
-    def _event(self, event: bytes) -> bytes:
-        body = self.body
-        if event and body is not None:
-            event = _closing(body.tail) + event
+    def _event(self, error: ErrorBody | None) -> bytes:
+        body, closing, named = self.body, b"", False
+        if error is not None and body is not None:
+            closing, named = _closing(body.recent)
+        event = b"" if error is None else answers.event(error, self.dialect, named=named)
         if self._mode is _Mode.SPLICE and isinstance(body, Chunked):
             try:
-                return body.filling(event)
-            except framing.Misframed as error:
-                raise Unfinished from error
-        return self.part(event)
+                return body.filling(event, closing=closing)
+            except framing.Misframed as misframed:
+                raise Unfinished from misframed
+        return self.part(closing + event)
 
     def _last(self) -> bytes:
         return framing.LAST_CHUNK if self.http11 else b""
 
 
-def _closing(tail: bytes) -> bytes:
-    """What ends a half-sent event, so that the next one is read as one of its own."""
-    if not tail:
-        return b""
-    line = tail.removesuffix(b"\n").removesuffix(b"\r")
-    if line == tail:
-        return b"\n\n"
-    if line.endswith((b"\n", b"\r")):
-        return b""
+def _closing(recent: bytes) -> tuple[bytes, bool]:
+    """What ends a half-sent event, so that the next one is read as one of its own; and whether a
+    name may be pending, for it to override.
+
+    A blank line is sent only where data are pending: SDKs take it for an event all the same, and
+    its empty data for JSON.  A name, an id or a comment goes on into the next event.
+    """
+    if not recent:
+        return b"", False
+    *_, block = _BLANK.split(recent)
+    *lines, begun = _LINE_END.split(block)
+    # What began before what is known is a long line: data.
+    cut = len(block) == len(recent) >= _SHORT_BYTES
+    pending = any(map(_has_data, (*lines, begun))) or cut
+    if not pending:
+        named = any(line.startswith(b"event") for line in (*lines, begun))
+        return (b"\n" if begun else b""), named
+    if begun:
+        return b"\n\n", False
     # After a lone CR one LF would only complete the line's end.
-    return b"\n\n" if tail.endswith(b"\r") else b"\n"
+    return (b"\n\n" if block.endswith(b"\r") else b"\n"), False
+
+
+def _has_data(line: bytes) -> bool:
+    return line.startswith(b"data:") and bool(line[5:].strip())

@@ -5,7 +5,6 @@ import logging
 from hearth.api.meta import ServiceKey
 from hearth.proxy import balance, faults
 from hearth.proxy.activation import shutting_down
-from hearth.proxy.paths import Inference
 from hearth.proxy.wire import endings, heads
 from hearth.proxy.wire.errand import Errand
 from hearth.proxy.wire.parts import Parts
@@ -26,7 +25,7 @@ _LONGEST_PAUSE_S = 2.0
 class Turn(Errand):
     """One authenticated, well-formed request to one service, whole."""
 
-    __slots__ = ("_asked", "_pause_s", "_relay", "_stamp", "headed")
+    __slots__ = ("_pause_s", "_relay", "_stamp", "headed")
 
     def __init__(
         self,
@@ -35,7 +34,6 @@ class Turn(Errand):
         key: ServiceKey,
         uid: str,
         *,
-        asked: Inference,
         stream: bool,
         passive: bool,
         sending: Sending,
@@ -53,7 +51,6 @@ class Turn(Errand):
             reply=reply,
             began_at=began_at,
         )
-        self._asked = asked
         self._relay: Relay | None = None
         self._pause_s = _PAUSE_S
         self._stamp = 0.0
@@ -81,7 +78,7 @@ class Turn(Errand):
         self._relay = relay = Relay(
             head,
             self.reply,
-            until_done=self.stream and self._asked.done,
+            must_end=self.stream,
         )
         if not self.held:
             # Shown at once: a client may want to see that its stream has begun.
@@ -223,6 +220,8 @@ class Turn(Errand):
                 assert relay.error is not None
                 self.close()
                 self.visitor.tell(relay.error, relay.outcome)
+            case Verdict.UNFIT:
+                self.fail(faults.no_events())
             case Verdict.LOST:
                 self._broken_off()
             case Verdict.GOES_ON:

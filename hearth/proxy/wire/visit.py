@@ -46,7 +46,9 @@ class Visit(Farewell):
         self, parts: Parts, client: Client, head: heads.RequestHead, *, peer: bytes, scheme: bytes
     ) -> None:
         extra = cors(head, parts.config)
-        reply = Reply(http11=head.http11, last=not head.keep, extra=extra)
+        reply = Reply(
+            http11=head.http11, last=not head.keep, extra=extra, dialect=paths.dialect(head.path)
+        )
         super().__init__(parts, client, reply)
         self._head = head
         self._peer = peer
@@ -77,7 +79,6 @@ class Visit(Farewell):
         passive = not isinstance(asked, paths.Inference)
         if isinstance(asked, paths.Inference):
             self._asked = asked
-            self.reply.anthropic = asked.anthropic
         self._sent_key = auth.offered(
             head.field(b"authorization"),
             head.field(b"x-api-key") if self._asked.anthropic else b"",
@@ -252,7 +253,6 @@ class Visit(Farewell):
         Problem."""
         self._began_at = began_at
         self._asked = plan.asked
-        self.reply.anthropic = plan.asked.anthropic
         self._key = route.key
         self._opened = route
         self._held = Held(self._parts.budget)
@@ -288,7 +288,6 @@ class Visit(Farewell):
             self,
             route.key,
             route.uid,
-            asked=self._asked,
             stream=stream,
             passive=self._passive,
             sending=sending,

@@ -131,6 +131,11 @@ class Warm:
         raw = self._raw
         if raw:
             data = raw + data
+        if self._stream:
+            # It comes on the long way, and is told there if it is none.
+            self._raw = data
+            self._leave()
+            return
         found = self._plan.answers.find(data)
         if found is not None:
             kind, begin, size = found

@@ -20,7 +20,7 @@ def test_only_what_nobody_can_have_processed_goes_again(untaken, reused, followi
 
 
 @pytest.mark.parametrize(
-    ("until_done", "status", "events", "done", "complete"),
+    ("must_end", "status", "events", "whole", "complete"),
     [
         (True, 200, True, True, True),
         (True, 200, True, False, False),
@@ -29,8 +29,8 @@ def test_only_what_nobody_can_have_processed_goes_again(untaken, reused, followi
         (False, 200, True, False, True),
     ],
 )
-def test_a_stream_is_whole_when_it_says_so(until_done, status, events, done, complete):
-    found = endings.complete(until_done=until_done, status=status, events=events, done=done)
+def test_a_stream_is_whole_when_it_says_so(must_end, status, events, whole, complete):
+    found = endings.complete(must_end=must_end, status=status, events=events, whole=whole)
     assert found == complete
 
 

@@ -5,9 +5,10 @@ import time
 from dataclasses import replace
 
 import anyio
+import anyio.lowlevel
 import pytest
 
-from hearth.routes import Failure, Refusal
+from hearth.routes import Failure, KeyRef, Refusal
 from tests.proxy import backend
 from tests.proxy.backend import Conn, completion
 from tests.proxy.stage import (
@@ -16,6 +17,7 @@ from tests.proxy.stage import (
     CONFIG,
     HOST,
     KEY,
+    SHARED,
     STREAM,
     Raw,
     error_of,
@@ -152,7 +154,7 @@ UPSTREAM = [
     # What the backend does; status and code of an answer of ours (None: relayed); the late code.
     (hang, 504, "upstream_timeout", "upstream_timeout", "upstream_timeout"),
     (crash, 502, "upstream_error", "upstream_error", "upstream_error"),
-    (refuse, 400, None, "upstream_error", "upstream_status"),
+    (refuse, 400, None, "400", "upstream_status"),
     (html, 502, None, "upstream_error", "upstream_status"),
 ]
 
@@ -192,32 +194,167 @@ async def test_a_backend_s_trouble_after_the_early_200(handler, status, code, la
         if handler is refuse:
             assert error_of(answer.text)["message"] == "too long"
             assert error_of(answer.text)["type"] == "BadRequestError"
+            assert error_of(answer.text)["status"] == 400
         assert s.record.ends == [(KEY, outcome, 200)]
         assert len(server.calls()) == 1
 
 
-async def test_a_body_that_is_no_event_stream_cannot_follow_the_early_200():
+async def late_429(conn: Conn) -> None:
+    if conn.seen.method == "GET":
+        return await conn.json({})
+    error = {"message": "slow down", "type": "RateLimit", "param": "n", "code": "tokens"}
+    await conn.json({"error": error}, status="429 Too Many Requests")
+
+
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/responses", "/v1/messages"])
+async def test_field_case_c6_an_engine_s_error_after_the_early_200_is_its_own(path):
+    async with backend.running(late_429) as server, stage() as s:
+        s.put()
+        async with anyio.create_task_group() as tasks:
+            answer = await held(s, tasks, STREAM, path=path)
+            s.put(pod(server))
+        assert error_of(answer.text) == {
+            "message": "slow down", "type": "RateLimit", "param": "n", "code": "tokens",
+            "status": 429,
+        }  # fmt: skip
+        assert s.record.ends == [(KEY, "upstream_status", 200)]
+
+
+NO_STREAMS = {
+    "JSON": ("Content-Type: application/json", json.dumps(completion()).encode()),
+    "HTML": ("Content-Type: text/html", b"<h1>hello</h1>"),
+    "text": ("X-A: b", b"hello"),
+    "nothing": ("X-A: b", b""),
+    "no events": ("Content-Type: text/event-stream", b""),
+    "an error": ("Content-Type: application/json", b'{"error":{"message":"no","code":"own"}}'),
+}
+LONG = {"X-Pad": "x" * 5000}
+
+
+@pytest.mark.parametrize("kind", NO_STREAMS)
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/messages"])
+@pytest.mark.parametrize("framing", ["length", "chunks", "end"])
+async def test_field_case_c2_what_is_no_stream_is_an_error_cold_and_warm(kind, path, framing):
+    field, body = NO_STREAMS[kind]
+    if kind == "no events":
+        # Else its head is passed on before.
+        framing = "length"
+
     async def plain(conn: Conn) -> None:
-        await conn.json(completion())
+        if conn.seen.method == "GET":
+            return await conn.json({})
+        if framing == "length":
+            await conn.head(field, f"Content-Length: {len(body)}")
+            await conn.send(body)
+        elif framing == "chunks":
+            await conn.head(field, "Transfer-Encoding: chunked")
+            if body:
+                await conn.chunk(body)
+            await conn.end()
+        else:
+            await conn.head(field, "Connection: close")
+            await conn.send(body)
+            conn.close()
 
     async with backend.running(plain) as server, stage() as s:
         s.put()
         async with anyio.create_task_group() as tasks:
-            answer = await held(s, tasks, STREAM)
+            cold = await held(s, tasks, STREAM, path=path)
             s.put(pod(server))
-        assert error_of(answer.text)["code"] == "upstream_error"
-        assert b"hello" not in answer.text
-        assert s.record.outcomes == ["upstream_error"]
+        status, headers, short = await s.ask(STREAM, path=path)
+        long = await s.ask(STREAM, path=path, headers=LONG)
+        assert (cold.status, status, long[0]) == (200, 502, 502)
+        assert headers["Content-Type"] == "application/json"
+        assert error_of(cold.text) == error_of(short) == error_of(long[2])
+        error = error_of(short)
+        if kind == "an error":
+            assert (error["message"], error["code"]) == ("no", "own")
+        else:
+            assert error["code"] == "upstream_error"
+            assert "event stream" in error["message"]
+            assert headers["x-should-retry"] == "false"
+        assert b"hello" not in cold.text and "hello" not in short
+        assert s.record.outcomes == ["upstream_error"] * 3
 
 
-async def test_errors_of_the_messages_route_are_seen_by_its_sdk():
+async def test_field_case_c2_routes_that_never_stream_and_requests_that_do_not_are_left_alone():
+    async def plain(conn: Conn) -> None:
+        await conn.json({"text": "hello"})
+
+    async with backend.running(plain) as server, stage() as s:
+        s.put(pod(server))
+        for headers in ({}, LONG):
+            assert (await s.ask(STREAM, path="/v1/embeddings", headers=headers))[0] == 200
+            assert (await s.ask(BODY, headers=headers))[0] == 200
+        assert s.record.outcomes == ["ok"] * 4
+
+
+async def test_field_case_c9_what_no_retry_mends_is_not_asked_for():
+    async with backend.running(hang) as server, stage() as s:
+        s.put(refusal=Refusal(reason="Render", message="bad"))
+        _, degraded, _ = await s.ask()
+        s.put(pod(server), refusal=None)
+        s.tasks.start_soon(outwait, s, server)
+        status, late, _ = await s.ask()
+        assert status == 504
+        s.put()
+        async with s.get("/v1/files") as passive:
+            assert passive.status == 503
+            for headers in (degraded, late, passive.headers):
+                assert headers["x-should-retry"] == "false"
+                assert "Retry-After" not in headers
+        async with anyio.create_task_group() as tasks:
+            await held(s, tasks)
+            # Now it starts: to come again helps.
+            async with s.get("/v1/files") as passive:
+                assert 1 <= int(passive.headers["Retry-After"]) <= 59
+                assert "x-should-retry" not in passive.headers
+            s.put(pod(server), max_in_flight=1)
+            await s.record.until(4)
+            while not s.gateway.in_flight(KEY):
+                await anyio.lowlevel.checkpoint()
+            async with s.get("/v1/files") as passive:
+                assert (passive.status, "Retry-After" in passive.headers) == (503, True)
+                assert error_of(await passive.text())["code"] == "overloaded"
+            tasks.cancel_scope.cancel()
+
+
+async def test_field_case_c13_errors_of_the_messages_route_are_seen_by_its_sdk():
+    def error(text: str) -> tuple[str, str]:
+        body = json.loads(text.rpartition("data: ")[2])
+        assert body["type"] == "error"
+        return body["error"]["type"], body["error"]["code"]
+
     async with stage() as s:
+        s.secrets["ai/keys"] = {"api": b"key"}
         s.put(activation_timeout_s=0.05)
         _, _, text = await s.ask(STREAM, path="/v1/messages")
         assert "event: error\ndata: " in text
-        event = json.loads(text.rpartition("data: ")[2])
-        assert event["type"] == "error"
-        assert event["error"]["code"] == "activation_timeout"
+        assert error(text) == ("overloaded_error", "activation_timeout")
+        version = {"anthropic-version": "2023-06-01"}
+        for path in ("/v1/messages", "/v1/messages/count_tokens"):
+            _, _, text = await s.ask(b"{", path=path)
+            assert error(text) == ("invalid_request_error", "invalid_request")
+            _, _, text = await s.ask(path=path, host="nobody.example")
+            assert error(text) == ("not_found_error", "model_not_found")
+            async with s.get(path) as response:
+                assert error(await response.text()) == (
+                    "invalid_request_error",
+                    "method_not_allowed",
+                )
+        _, _, text = await s.ask(path="/v1/messages/batches", host=SHARED)
+        assert error(text) == ("not_found_error", "unknown_url")
+        async with s.get("/v1/models/none", host=SHARED, headers=version) as response:
+            assert error(await response.text()) == ("not_found_error", "model_not_found")
+        s.put(max_queue=0)
+        _, _, text = await s.ask(path="/v1/messages")
+        assert error(text) == ("rate_limit_error", "queue_full")
+        s.put(authentication=KeyRef(secret="keys", key="api"))
+        _, _, text = await s.ask(path="/v1/messages")
+        assert error(text) == ("authentication_error", "invalid_api_key")
+        s.gateway._parts.stopping = True
+        _, _, text = await s.ask(path="/v1/messages")
+        assert error(text) == ("overloaded_error", "shutting_down")
 
 
 async def test_one_outcome_for_each_request():

@@ -15,13 +15,17 @@ LAST = b"0\r\n\r\n"
 
 
 def relay(
-    *lines: bytes, status: bytes = b"200 OK", early: bool = False, http11: bool = True
+    *lines: bytes,
+    status: bytes = b"200 OK",
+    early: bool = False,
+    http11: bool = True,
+    must_end: bool = False,
 ) -> tuple[Relay, Reply]:
     reply = Reply(http11=http11, last=False, extra=b"")
     if early:
         reply.early()
     head = heads.answer(b"\r\n".join((b"HTTP/1.1 " + status, *lines, b"", b"")))
-    return Relay(head, reply, until_done=True), reply
+    return Relay(head, reply, must_end=must_end or early or EVENTS in lines), reply
 
 
 def test_a_warm_stream_shows_its_head_before_its_body():
@@ -135,10 +139,43 @@ def test_an_error_that_breaks_off():
     assert (r.end(clean=True), r.verdict) == (b"", Verdict.LOST)
 
 
-def test_what_is_no_stream_cannot_follow_the_early_200():
-    r, _ = relay(b"Content-Length: 5", early=True)
-    assert r.receive(b"hello") == b""
-    assert (r.verdict, r.outcome) == (Verdict.TOLD, Code.UPSTREAM_ERROR)
+@pytest.mark.parametrize("early", [True, False])
+@pytest.mark.parametrize(
+    ("lines", "status", "wire", "message"),
+    [
+        ((b"Content-Length: 5",), b"200 OK", b"hello", None),
+        ((b"Content-Type: application/json", CHUNKS), b"200 OK", b"2\r\n{}\r\n" + LAST, None),
+        ((b"Content-Type: text/html",), b"200 OK", b"<html>", None),
+        ((b"Content-Length: 0",), b"200 OK", b"", None),
+        ((EVENTS, b"Content-Length: 0"), b"200 OK", b"", None),
+        ((), b"204 No Content", b"", None),
+        ((b"Content-Length: 17",), b"200 OK", b'{"error":"wrong"}', "wrong"),
+        ((b"Content-Length: 35",), b"200 OK", b'{"object":"error","message":"long"}', "long"),
+    ],
+)
+def test_field_case_c2_what_is_no_stream_is_not_passed_on(early, lines, status, wire, message):
+    r, reply = relay(*lines, status=status, early=early, must_end=True)
+    r.show()
+    assert r.flush() == b""
+    out = b"".join(r.receive(wire[at : at + 1]) for at in range(len(wire)))
+    if r.verdict is Verdict.GOES_ON:
+        out += r.end(clean=True) if wire else r.receive(b"")
+    assert (out, reply.begun) == (b"", early)
+    assert r.outcome == Code.UPSTREAM_ERROR
+    if message is None:
+        assert (r.verdict, r.error) == (Verdict.UNFIT, None)
+    else:
+        assert r.verdict is Verdict.TOLD
+        assert (r.error.message, r.error.code, r.error.status) == (message, "upstream_error", None)
+
+
+def test_field_case_c2_a_stream_that_is_compressed_passes_before_anything_was_sent():
+    lines = (EVENTS, b"Content-Encoding: gzip", b"Content-Length: 5")
+    r, _ = relay(*lines, must_end=True)
+    assert r.receive(b"zippy").endswith(b"zippy")
+    r, _ = relay(*lines, must_end=True, early=True)
+    assert r.receive(b"zippy") == b""
+    assert r.verdict is Verdict.UNFIT
 
 
 def test_nothing_follows_a_204():

@@ -1,12 +1,13 @@
 """What a client is sent, in each framing."""
 
 import json
+import re
 
 import pytest
 
 from hearth.proxy import answers
-from hearth.proxy.answers import Code, Problem
-from hearth.proxy.wire import heads
+from hearth.proxy.answers import Code, Dialect, Problem
+from hearth.proxy.wire import framing, heads
 from hearth.proxy.wire.reply import HEARTBEAT, Reply, Unfinished
 
 LATE = Problem(Code.ACTIVATION_TIMEOUT, "later")
@@ -14,8 +15,10 @@ DATE = b"Sun, 29 Nov 2026 12:00:00 GMT"
 BEAT = b"c\r\n: heartbeat\n\r\n"
 
 
-def reply(*, http11: bool = True, last: bool = False) -> Reply:
-    return Reply(http11=http11, last=last, extra=b"X-Extra: 1\r\n")
+def reply(
+    *, http11: bool = True, last: bool = False, dialect: Dialect = Dialect.COMPLETIONS
+) -> Reply:
+    return Reply(http11=http11, last=last, extra=b"X-Extra: 1\r\n", dialect=dialect)
 
 
 def answer(*lines: bytes, status: bytes = b"200 OK") -> heads.AnswerHead:
@@ -71,11 +74,9 @@ def test_a_problem_after_it_is_an_event():
 
 
 def test_anthropic_s_errors_have_a_name():
-    r = reply()
-    r.anthropic = True
+    r = reply(dialect=Dialect.MESSAGES)
     assert b'{"type":"error","error":{' in r.problem(LATE, date=DATE)
-    r = reply()
-    r.anthropic = True
+    r = reply(dialect=Dialect.MESSAGES)
     r.heartbeat()
     assert b'event: error\ndata: {"type":"error"' in r.problem(LATE, date=DATE)
 
@@ -156,3 +157,44 @@ def test_a_half_sent_event_is_closed_first(sent, closing):
     r.head(head)
     body.walk(sent)
     assert r.error(answers.of(LATE)).startswith(closing + b"data: {")
+
+
+SENT = {
+    # What an engine sent before it broke off; what comes before the error; its event's own name.
+    b"data: {}\n\n": (b"", False),
+    b"data: {}\n": (b"\n", False),
+    b"data: {}": (b"\n\n", False),
+    b"event: x\n": (b"", True),
+    b"event: x\r\n": (b"", True),
+    b"event: x\r": (b"", True),
+    b"event: x": (b"\n", True),
+    b"id: 7\n": (b"", False),
+    b"data: {}\n\nid: 7\nevent: x\n": (b"", True),
+    b"event: x\ndata: {}\n": (b"\n", False),
+    b"event: x\ndata: {}\n\n": (b"", False),
+    b"event: x\ndata:\n": (b"", True),
+    b"data: {}\r\n\r\nid: 7\r\n": (b"", False),
+    b": pi": (b"\n", False),
+    b"da": (b"\n", False),
+    b"retry: 1\n": (b"", False),
+    b"data: " + b"x" * 100: (b"\n\n", False),
+    b"data: " + b"x" * 100 + b"\n\nevent: " + b"y" * 20: (b"\n", True),
+    b"data: " + b"x" * 100 + b"\nid: 7": (b"\n\n", False),
+}
+
+
+@pytest.mark.parametrize("left", [0, 9, 5000])
+@pytest.mark.parametrize("sent", SENT)
+def test_field_case_148_only_pending_data_are_closed_by_a_blank_line(sent, left):
+    closing, named = SENT[sent]
+    r = reply()
+    head = answer(EVENTS, CHUNKS)
+    body = r.follow(head)
+    r.head(head)
+    data = b"%x\r\n%b" % (len(sent) + left, sent) + (b"" if left else b"\r\n")
+    assert body.walk(data) == data
+    found = r.error(answers.of(LATE))
+    whole = framing.Chunked(decode=True).walk(data + found)
+    error = answers.event(answers.of(LATE), named=named)
+    assert whole.startswith(sent + closing)
+    assert re.sub(rb"(?m)^: *\n", b"", whole[len(sent + closing) :]) == error

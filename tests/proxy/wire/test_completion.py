@@ -1,0 +1,69 @@
+"""Streams that say that they are whole, and such as only look so."""
+
+import pytest
+
+from hearth.proxy.answers import Dialect
+from hearth.proxy.wire.completion import Completion
+
+CHAT, RESPONSES, MESSAGES = Dialect.COMPLETIONS, Dialect.RESPONSES, Dialect.MESSAGES
+COMPLETED = b'event: response.completed\ndata: {"type":"response.completed","response":{}}\n\n'
+STOP = b'event: message_stop\ndata: {"type": "message_stop"}\n\n'
+LONG = b'data: {"response":{"x":"' + b"x" * 500 + b'"},"type":"response.completed"}\n\n'
+
+
+@pytest.mark.parametrize(
+    ("dialect", "walked", "recent", "whole"),
+    [
+        (CHAT, b"", b"data: [DONE]\n\n", True),
+        (CHAT, b"", b"data:[DONE]\r\n\r\n", True),
+        (CHAT, b"", b"data: [DONE]", True),
+        (CHAT, b"data: [DONE]\n\n", b": bye\n\n", True),
+        (CHAT, b"data: [DONE]\n\n", b'data: {"usage":', True),
+        (CHAT, b"e\r\ndata: [DONE]\n\n\r\n", b"", True),
+        (CHAT, b"", b'data: {"choices":[{"text":"data: [DONE]"}]}\n\n', False),
+        (CHAT, b"", b'data: {"choices":[]}\n\n', False),
+        (CHAT, b"", b"", False),
+        (CHAT, b"", COMPLETED, False),
+        (CHAT, b"", b'data: {"error":{"message":"no"}}\n\n', True),
+        (CHAT, b"", b'data: {"error": "no"}\r\n\r\n', True),
+        (CHAT, b"", b'data: {"error":{"message":"no', False),
+        (CHAT, b"", b'data: {"error":null,"choices":[]}\n\n', False),
+        (CHAT, b"", b'data: {"choices":[{"text":"data: {\\"error\\":{}}"}]}\n\n', False),
+        (RESPONSES, b"", COMPLETED, True),
+        (RESPONSES, b"", COMPLETED.replace(b"completed", b"incomplete"), True),
+        (RESPONSES, b"", COMPLETED.replace(b"completed", b"failed"), True),
+        (RESPONSES, b"", COMPLETED.replace(b"\n", b"\r\n"), True),
+        (RESPONSES, b"", COMPLETED + b": bye\n\n", True),
+        (RESPONSES, COMPLETED, b"data: [DONE]\n\n", True),
+        (RESPONSES, COMPLETED[:40], COMPLETED[40:], True),
+        (RESPONSES, LONG[:300], LONG[300:], True),
+        (RESPONSES, b"", COMPLETED[:-20], False),
+        (RESPONSES, b"", COMPLETED[:-1], False),
+        (RESPONSES, b"", b"data: [DONE]\n\n", False),
+        (RESPONSES, b"", b'data: {"type":"response.created","error":null}\n\n', False),
+        (RESPONSES, b"", b'data: {"delta":"event: response.completed"}\n\n', False),
+        (RESPONSES, b"", b'event: error\ndata: {"message":"no"}\n\n', True),
+        (RESPONSES, b"", b'data: {"type":"error","message":"no"}\n\n', True),
+        (MESSAGES, b"", STOP, True),
+        (MESSAGES, b"", b"event: message_stop\ndata: {}\n\n", True),
+        (MESSAGES, STOP, b"data: [DONE]\n\n", True),
+        (MESSAGES, b"", STOP[:-3], False),
+        (MESSAGES, b"", b'data: {"delta":{"text":"message_stop"}}\n\n', False),
+        (MESSAGES, b"", b'data: {"delta":{"text":"\\"message_stop\\""}}\n\n', False),
+        (MESSAGES, b"", b'event: error\ndata: {"type":"error","error":{}}\n\n', True),
+    ],
+)
+def test_what_is_whole(dialect, walked, recent, whole):
+    completion = Completion(dialect)
+    if walked:
+        completion.note(walked)
+    assert completion.whole(recent) is whole
+    assert completion.whole(recent) is whole
+
+
+def test_an_error_of_the_engine_is_known():
+    completion = Completion(CHAT)
+    assert not completion.failed
+    completion.note(b'data: {"error":{"message":"no"}}\n\n')
+    assert completion.whole(b"data: [DONE]\n\n")
+    assert completion.failed
