@@ -370,18 +370,21 @@ async def test_field_case_c1_a_check_that_fails_is_told_as_what_it_is():
 
 
 ENGINE = """
-import socket, sys
+import socket, sys, threading
 listener, told = (socket.socket(fileno=int(fd)) for fd in sys.argv[1:])
-sock, _ = listener.accept()
-calls = 0
-while True:
+calls = []
+def serve(sock):
     data = b""
-    while not data.endswith(b"}"):
-        data += sock.recv(65536)
-    calls += 1
-    if calls == 1:
-        sock.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\n{}")
-    told.sendall(b"%d" % calls)
+    while more := sock.recv(65536):
+        data += more
+        if data.endswith(b"}"):
+            calls.append(data)
+            data = b""
+            if len(calls) == 1:
+                sock.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\n{}")
+            told.sendall(b"%d" % len(calls))
+while True:
+    threading.Thread(target=serve, args=listener.accept()[:1], daemon=True).start()
 """
 
 
@@ -418,7 +421,7 @@ async def test_field_case_129_a_request_that_ran_is_never_run_again(pad, how):
     fields = {"X-Pad": "x" * pad}
     with an_engine() as (port, process, told):
         async with backend.running() as other, stage() as s:
-            dying = backend.Server(port=port)
+            dying = backend.Server(host="127.0.0.1", port=port)
             s.put(pod(dying))
             assert (await s.ask(headers=fields))[0] == 200
             assert await took(told) == b"1"
@@ -428,7 +431,7 @@ async def test_field_case_129_a_request_that_ran_is_never_run_again(pad, how):
                 s.put(pod(dying), pod(other))
                 process.send_signal(how)
                 process.wait()
-                async with backend.running(port=port) as restarted:
+                async with backend.running(host="127.0.0.1", port=port) as restarted:
                     await s.record.until(2)
                     assert (await s.ask())[0] == 200
             assert (answer.status, error_of(answer.text)["code"]) == (502, "upstream_error")

@@ -161,7 +161,7 @@ class Closing:
 async def test_field_case_129_what_a_closed_connection_did_not_take_goes_again(short, reset, size):
     engine = Closing(reset=reset)
     async with stage() as s:
-        s.put(pod(backend.Server(port=engine.address[1])))
+        s.put(pod(backend.Server(host=engine.address[0], port=engine.address[1])))
         data = json.dumps({**BODY, "model": "served", "x": "x" * size}).encode()
         async with await anyio.connect_tcp(*s.address) as stream:
             raw = Raw(stream)
