@@ -144,6 +144,7 @@ KINDS = {
     "invalid_api_key": "authentication_error",
     "authentication_unavailable": "api_error",
     "cross_site": "permission_error",
+    "websocket_unsupported": "invalid_request_error",
     "invalid_request": "invalid_request_error",
     "unsupported_encoding": "invalid_request_error",
     "request_too_large": "request_too_large",
