@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
+from typing import Any
 
 import aiohttp
 import anyio
@@ -35,6 +36,7 @@ from hearth.proxy.wire.nursery import Nursery
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.plans import Plans
 from hearth.proxy.wire.pool import Pool
+from hearth.proxy.wire.request_ids import RequestIds
 from hearth.proxy.wire.sweep import Sweep
 from hearth.routes import RouteTable
 
@@ -232,6 +234,7 @@ class Gateway:
             server.handle,
             keepalive_s=self._config.client_keepalive_s,
             closed=parts.clients.closed,
+            ids=parts.request_ids,
         )
         runner = web.ServerRunner(http, shutdown_timeout=_ABORT_S)
         await runner.setup()
@@ -301,6 +304,7 @@ class _HttpServer(web.Server):
         *,
         keepalive_s: float,
         closed: Callable[[], None],
+        ids: RequestIds,
     ) -> None:
         """`closed` is called when a connection has ended."""
         # Without handler_cancellation a client that hung up would be held for ever.
@@ -311,6 +315,7 @@ class _HttpServer(web.Server):
         )
         self._keepalive_s = keepalive_s
         self._closed = closed
+        self._ids = ids
 
     def __call__(self) -> web.RequestHandler:
         return _Connection(
@@ -322,13 +327,18 @@ class _HttpServer(web.Server):
             max_line_size=_FIELD_BYTES,
             max_field_size=_FIELD_BYTES,
             closed=self._closed,
+            ids=self._ids,
         )
 
 
 class _Connection(GuestConnection):
     """One client connection; who does not speak HTTP is told so in OpenAI's words."""
 
-    __slots__ = ()
+    __slots__ = ("_ids",)
+
+    def __init__(self, *args: Any, ids: RequestIds, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._ids = ids
 
     def handle_error(
         self,
@@ -344,7 +354,11 @@ class _Connection(GuestConnection):
             status=problem.status,
             body=answers.body(answers.of(problem)),
             content_type="application/json",
-            headers={"Server": "hearth", **problem.headers()},
+            headers={
+                "Server": "hearth",
+                "X-Request-Id": self._ids.make().decode("ascii"),
+                **problem.headers(),
+            },
         )
         response.force_close()
         return response

@@ -13,7 +13,7 @@ from hearth.proxy.answers import Code, Dialect, Problem
 from hearth.proxy.hosts import OneService, Scope
 from hearth.proxy.keys import Keys
 from hearth.proxy.observer import Outcome
-from hearth.proxy.wire import guest, heads
+from hearth.proxy.wire import guest, heads, request_ids
 from hearth.proxy.wire.door import no_model
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.plans import cross_site
@@ -37,6 +37,7 @@ class Server:
         outcome: str = Outcome.OK
         key: ServiceKey | None = None
         dialect = _dialect(request)
+        named = request.headers.get("X-Request-Id", "").encode("utf-8", "surrogateescape")
         try:
             head = guest.head(request)
             if head.websocket:
@@ -62,6 +63,8 @@ class Server:
             log.exception("request failed")
             response = _refusal(faults.mistake(), dialect)
             outcome = Code.INTERNAL_ERROR
+        request_id = request_ids.sane(named) or parts.request_ids.make()
+        response.headers["X-Request-Id"] = request_id.decode("ascii")
         response.headers["Server"] = "hearth"
         response.headers.update(self._cors(request))
         if parts.stopping or outcome == Code.WEBSOCKET_UNSUPPORTED:

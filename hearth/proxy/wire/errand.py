@@ -232,7 +232,11 @@ class Errand(ABC):
 
     def names(self) -> dict[str, str]:
         """What a log line about the endpoint says."""
-        return {"service": str(self.key), "endpoint": authority(*self._address())}
+        return {
+            "service": str(self.key),
+            "endpoint": authority(*self._address()),
+            "request_id": self.reply.request_id.decode("ascii"),
+        }
 
     def route(self) -> Route:
         """As it is now.  Raises Problem, also where another service has the name by now: that one
@@ -263,7 +267,7 @@ class Errand(ABC):
         self.beat_s = self.route().heartbeat_s
         self.beat_at = self.parts.sweep.time() + self.beat_s
         if self.parts.endpoints.availability(self.key) not in _AT_ONCE:
-            self.write(self.reply.heartbeat())
+            self.write(self.reply.heartbeat(date=self.parts.sweep.date()))
 
     def _starts_none(self) -> Problem:
         if self.parts.endpoints.usable(self.key):

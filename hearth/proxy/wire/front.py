@@ -316,7 +316,7 @@ class Front(Shortcut):
     def _reject(self, problem: Problem) -> None:
         """Answer what is no request."""
         self.parts.observer.rejected(None, reason=problem.code)
-        reply = Reply(http11=True, last=True, extra=b"")
+        reply = Reply(http11=True, last=True, extra=b"", ids=self.parts.request_ids)
         self.write(reply.problem(problem, date=self.parts.sweep.date()))
         self.parts.observer.finished(None, outcome=problem.code, status=problem.status, seconds=0.0)
         self.linger()

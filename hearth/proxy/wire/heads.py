@@ -5,6 +5,7 @@ import re
 import httptools
 
 from hearth.proxy.answers import Code, Problem
+from hearth.proxy.wire import request_ids
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_FIELDS = 128
@@ -25,6 +26,7 @@ _NOTED = frozenset(
         b"keep-alive",
         b"authorization",
         b"upgrade",
+        b"x-request-id",
     )
 )
 _ABSOLUTE = re.compile(rb"https?://([^/?#@\\\s]+)(|[/?][^#]*)", re.IGNORECASE)
@@ -85,6 +87,7 @@ class RequestHead:
         "length",
         "method",
         "path",
+        "request_id",
         "target",
         "websocket",
     )
@@ -110,6 +113,8 @@ class RequestHead:
         """Fields that `Connection` declares to be for this hop only."""
         self.websocket = False
         """Whether it asks for one."""
+        self.request_id = b""
+        """That the client named, where it can be written again."""
         self._note(fields)
         whole = _ABSOLUTE.fullmatch(target)
         if whole is not None:
@@ -165,6 +170,8 @@ class RequestHead:
                 key = value
             elif low == b"upgrade":
                 upgrades |= _tokens(value)
+            elif low == b"x-request-id":
+                self.request_id = request_ids.sane(value)
             elif low == b"content-encoding":
                 coding = value.strip().lower()
                 if self.encoding in (b"", b"identity"):

@@ -20,6 +20,7 @@ from hearth.proxy.wire.names import ServedNames
 from hearth.proxy.wire.nursery import Main
 from hearth.proxy.wire.plans import Plans
 from hearth.proxy.wire.pool import Pool
+from hearth.proxy.wire.request_ids import RequestIds
 from hearth.proxy.wire.sweep import Sweep
 from hearth.routes import RouteTable
 
@@ -78,6 +79,7 @@ class Parts:
     """Runs a coroutine for as long as the gateway serves; it must not raise."""
     changed: Callable[[], None]
     """Called when a request or a connection has ended."""
+    request_ids: RequestIds = field(default_factory=RequestIds)
     stopping: bool = False
     """New requests are turned away."""
     decoders: anyio.CapacityLimiter = field(

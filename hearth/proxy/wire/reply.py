@@ -9,6 +9,7 @@ from hearth.proxy.answers import Dialect, ErrorBody, Problem
 from hearth.proxy.wire import framing, heads, rewriting
 from hearth.proxy.wire.completion import Completion
 from hearth.proxy.wire.framing import Body, Chunked, Sized, Unbounded
+from hearth.proxy.wire.request_ids import RequestIds
 
 HEARTBEAT = b": heartbeat\n"
 """One newline: a blank line after a comment breaks SDKs that take it for an event."""
@@ -43,17 +44,21 @@ class _Mode(Enum):
 class Reply:
     """Knows, alone, whether a byte was sent: an error is a status before it, an event after it."""
 
-    __slots__ = ("_completion", "_mode", "body", "dialect", "events", "extra", "http11", "last",
-                 "status")  # fmt: skip
+    __slots__ = ("_completion", "_ids", "_mode", "_request_id", "body", "dialect", "events",
+                 "extra", "http11", "last", "status")  # fmt: skip
 
     def __init__(
-        self, *, http11: bool, last: bool, extra: bytes, dialect: Dialect = Dialect.COMPLETIONS
-    ) -> None:
-        """`last`: the connection ends with this answer.  `extra`: field lines of every answer."""
+        self, *, http11: bool, last: bool, extra: bytes, ids: RequestIds | None = None,
+        request_id: bytes = b"", dialect: Dialect = Dialect.COMPLETIONS,
+    ) -> None:  # fmt: skip
+        """`last`: the connection ends with this answer.  `extra`: field lines of every answer.
+        `ids`: makes one where the client named none; None: nothing of ours is written."""
         self.http11 = http11
         self.last = last or not http11
         self.extra = extra
         self.dialect = dialect
+        self._ids = ids
+        self._request_id = request_id
         self.status = 0
         """What the client was told; 0 for nothing."""
         self.events = False
@@ -84,6 +89,20 @@ class Reply:
     def failed(self) -> bool:
         """Whether the stream told an error of the engine's, as far as `whole` has looked."""
         return self._completion is not None and self._completion.failed
+
+    @property
+    def request_id(self) -> bytes:
+        """The client's, or one of ours."""
+        if not self._request_id and self._ids is not None:
+            self._request_id = self._ids.make()
+        return self._request_id
+
+    def _id_lines(self) -> bytes:
+        lines = b"X-Request-Id: %b\r\n" % self.request_id
+        if self.dialect is Dialect.MESSAGES:
+            # Anthropic's SDKs look there.
+            lines += b"Request-Id: %b\r\n" % self.request_id
+        return lines
 
     def follow(self, answer: heads.AnswerHead) -> Body:
         """The body of `answer`, which is relayed from now on."""
@@ -130,19 +149,21 @@ class Reply:
             extra=self.extra,
         )
 
-    def early(self) -> bytes:
+    def early(self, *, date: bytes) -> bytes:
         """The early 200: the backend has yet to answer."""
         self.status = 200
         self.events = True
         lines = _CHUNKED_LINE if self.http11 else b""
         if self.last:
             lines += _CLOSE_LINE
-        return b"".join((_EARLY, self.extra, lines, b"\r\n"))
+        return b"".join(
+            (_EARLY, b"Date: ", date, b"\r\n", self._id_lines(), self.extra, lines, b"\r\n")
+        )
 
-    def heartbeat(self) -> bytes:
+    def heartbeat(self, *, date: bytes) -> bytes:
         """A sign of life; opens the stream."""
         beat = _HEARTBEAT_CHUNK if self.http11 else HEARTBEAT
-        return beat if self.begun else self.early() + beat
+        return beat if self.begun else self.early(date=date) + beat
 
     def part(self, data: bytes) -> bytes:
         """What `body.walk` gave, as it goes to the client."""
@@ -181,7 +202,7 @@ class Reply:
             len(text),
         )
         close = _CLOSE_LINE if self.last else b""
-        return b"".join((head, fields, self.extra, close, b"\r\n", text))
+        return b"".join((head, self._id_lines(), fields, self.extra, close, b"\r\n", text))
 
     def refusal(self, error: ErrorBody, *, date: bytes) -> bytes:
         """An error that the backend named in place of a stream, before anything was sent."""

@@ -73,6 +73,8 @@ class Turn(Errand):
         if head.status != 503 and not self.headed:
             parts.balance.answered(uid)
         self.sending.drop()
+        if self.reply.begun:
+            self._note_id(head)
         if self.held:
             parts.observer.waited(self.key, seconds=self.given_at - self.began_at)
         self._relay = relay = Relay(
@@ -175,7 +177,7 @@ class Turn(Errand):
         if self.beat_at <= now:
             self.beat_at = now + self.beat_s
             if not self.paused:
-                self.write(self.reply.heartbeat())
+                self.write(self.reply.heartbeat(date=self.parts.sweep.date()))
         if self.limit <= now:
             self._late(now)
         self.due = min(self.beat_at, self.limit)
@@ -232,6 +234,13 @@ class Turn(Errand):
         if self.place is not None:
             self.parts.endpoints.broke_off(self.key, self.place.backend)
         self.fail(faults.lost())
+
+    def _note_id(self, head: heads.AnswerHead) -> None:
+        """The early 200 bears ours: the engine's own is for whoever reads both logs."""
+        own = next((value for low, _, value in head.fields if low == b"x-request-id"), None)
+        if own is not None:
+            extra = {**self.names(), "engine_request_id": own.decode("latin-1")}
+            log.info("the engine has another id for a request", extra=extra)
 
     def _blame(self, reason: str, *, base_s: float) -> None:
         if self.place is not None:

@@ -47,8 +47,9 @@ class Visit(Farewell):
     ) -> None:
         extra = cors(head, parts.config)
         reply = Reply(
-            http11=head.http11, last=not head.keep, extra=extra, dialect=paths.dialect(head.path)
-        )
+            http11=head.http11, last=not head.keep, extra=extra, ids=parts.request_ids,
+            request_id=head.request_id, dialect=paths.dialect(head.path),
+        )  # fmt: skip
         super().__init__(parts, client, reply)
         self._head = head
         self._peer = peer

@@ -387,7 +387,7 @@ def script(seed: int, steps: int = 30) -> list[Step]:
     return found
 
 
-_DATE = re.compile(rb"\r\nDate: [^\r\n]*")
+_DATE = re.compile(rb"\r\n(?:Date|(?:X-)?Request-Id): [^\r\n]*")
 
 
 class World:

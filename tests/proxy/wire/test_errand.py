@@ -357,6 +357,51 @@ async def test_field_case_c13_errors_of_the_messages_route_are_seen_by_its_sdk()
         assert error(text) == ("overloaded_error", "shutting_down")
 
 
+@pytest.mark.parametrize("named", [None, "client-7", "not sane"])
+async def test_field_case_c12_who_asks_can_name_his_request(named, caplog):
+    async def engine(conn: Conn) -> None:
+        if conn.seen.method == "GET":
+            return await conn.json({})
+        own = ("X-Request-Id: engine-1", "OpenAI-Processing-Ms: 12")
+        if conn.seen.json.get("stream"):
+            await conn.events(*own)
+            await conn.chunk(backend.DONE)
+            await conn.end()
+        else:
+            await conn.json(completion(), *own)
+
+    def expected(headers) -> bool:
+        found = headers.getall("X-Request-Id")
+        return found == [named] if named == "client-7" else found[0].startswith("req_")
+
+    fields = {} if named is None else {"X-Request-Id": named}
+    caplog.set_level("INFO", "hearth.proxy")
+    async with backend.running(engine) as server, stage() as s:
+        s.put()
+        async with anyio.create_task_group() as tasks:
+            cold = await held(s, tasks, STREAM, headers=fields)
+            s.put(pod(server))
+        assert expected(cold.headers) and "Date" in cold.headers
+        (record,) = [r for r in caplog.records if hasattr(r, "engine_request_id")]
+        assert record.engine_request_id == "engine-1"
+        assert record.request_id == cold.headers["X-Request-Id"]
+        assert server.calls()[0].header("X-Request-Id") == named
+        # Where nothing of ours was sent, the engine's own passes, on each way.
+        for body in (BODY, STREAM):
+            for headers in (fields, {**fields, **LONG}):
+                _, warm, _ = await s.ask(body, headers=headers)
+                assert warm.getall("X-Request-Id") == ["engine-1"]
+                assert warm["OpenAI-Processing-Ms"] == "12"
+        for path, host in (("/v1/chat/completions", "nobody.example"), ("/v1/none", SHARED)):
+            status, headers, _ = await s.ask(path=path, host=host, headers=fields)
+            assert status == 404 and expected(headers)
+        for path in ("/v1/models", "/v1/models/none", "/none"):
+            async with s.get(path, host=SHARED, headers=fields) as response:
+                assert expected(response.headers)
+        async with s.raw(b"", path="/v1/chat/completions x") as client:
+            assert b"\r\nX-Request-Id: req_" in await client.rest()
+
+
 async def test_one_outcome_for_each_request():
     async with backend.running() as server, stage() as s:
         s.put(activation_timeout_s=0.05)

@@ -23,7 +23,7 @@ def relay(
 ) -> tuple[Relay, Reply]:
     reply = Reply(http11=http11, last=False, extra=b"")
     if early:
-        reply.early()
+        reply.early(date=b"today")
     head = heads.answer(b"\r\n".join((b"HTTP/1.1 " + status, *lines, b"", b"")))
     return Relay(head, reply, must_end=must_end or early or EVENTS in lines), reply
 

@@ -9,6 +9,7 @@ from hearth.proxy import answers
 from hearth.proxy.answers import Code, Dialect, Problem
 from hearth.proxy.wire import framing, heads
 from hearth.proxy.wire.reply import HEARTBEAT, Reply, Unfinished
+from hearth.proxy.wire.request_ids import RequestIds
 
 LATE = Problem(Code.ACTIVATION_TIMEOUT, "later")
 DATE = b"Sun, 29 Nov 2026 12:00:00 GMT"
@@ -18,7 +19,8 @@ BEAT = b"c\r\n: heartbeat\n\r\n"
 def reply(
     *, http11: bool = True, last: bool = False, dialect: Dialect = Dialect.COMPLETIONS
 ) -> Reply:
-    return Reply(http11=http11, last=last, extra=b"X-Extra: 1\r\n", dialect=dialect)
+    ids = RequestIds()
+    return Reply(http11=http11, last=last, extra=b"X-Extra: 1\r\n", ids=ids, dialect=dialect)
 
 
 def answer(*lines: bytes, status: bytes = b"200 OK") -> heads.AnswerHead:
@@ -46,7 +48,7 @@ def test_the_last_answer_of_a_connection_says_so(http11, last):
     r = reply(http11=http11, last=last)
     assert b"\r\nConnection: close\r\n" in r.problem(LATE, date=DATE)
     r = reply(http11=http11, last=last)
-    assert b"\r\nConnection: close\r\n" in r.early()
+    assert b"\r\nConnection: close\r\n" in r.early(date=DATE)
     r = reply(http11=http11, last=last)
     r.follow(answer(LENGTH))
     assert b"\r\nConnection: close\r\n" in r.head(answer(LENGTH))
@@ -55,18 +57,18 @@ def test_the_last_answer_of_a_connection_says_so(http11, last):
 
 def test_the_first_heartbeat_opens_the_stream():
     r = reply()
-    first = r.heartbeat()
+    first = r.heartbeat(date=DATE)
     assert first.startswith(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream")
     assert first.endswith(b"\r\n\r\n" + BEAT)
-    assert r.heartbeat() == BEAT
+    assert r.heartbeat(date=DATE) == BEAT
     old = reply(http11=False)
-    assert b"chunked" not in old.heartbeat()
-    assert old.heartbeat() == HEARTBEAT
+    assert b"chunked" not in old.heartbeat(date=DATE)
+    assert old.heartbeat(date=DATE) == HEARTBEAT
 
 
 def test_a_problem_after_it_is_an_event():
     r = reply()
-    r.heartbeat()
+    r.heartbeat(date=DATE)
     text = r.problem(LATE, date=DATE)
     assert b'\r\ndata: {"error":{' in text
     assert text.endswith(b"}\n\n\r\n0\r\n\r\n")
@@ -77,7 +79,7 @@ def test_anthropic_s_errors_have_a_name():
     r = reply(dialect=Dialect.MESSAGES)
     assert b'{"type":"error","error":{' in r.problem(LATE, date=DATE)
     r = reply(dialect=Dialect.MESSAGES)
-    r.heartbeat()
+    r.heartbeat(date=DATE)
     assert b'event: error\ndata: {"type":"error"' in r.problem(LATE, date=DATE)
 
 
@@ -118,7 +120,7 @@ def test_a_problem_in_the_middle_of_anything_else_breaks_it_off(lines):
 def test_each_framing(lines, early, http11, framing, wire, out):
     r, head = reply(http11=http11), answer(*lines)
     if early:
-        r.early()
+        r.early(date=DATE)
     body = r.follow(head)
     if not early:
         told = r.head(head)
@@ -198,3 +200,23 @@ def test_field_case_148_only_pending_data_are_closed_by_a_blank_line(sent, left)
     error = answers.event(answers.of(LATE), named=named)
     assert whole.startswith(sent + closing)
     assert re.sub(rb"(?m)^: *\n", b"", whole[len(sent + closing) :]) == error
+
+
+@pytest.mark.parametrize("named", [b"", b"client-7"])
+def test_field_case_c12_all_that_is_ours_bears_an_id(named):
+    ids = RequestIds()
+    for dialect in Dialect:
+        for way in ("early", "problem"):
+            r = Reply(
+                http11=True, last=False, extra=b"", ids=ids, request_id=named, dialect=dialect
+            )
+            if way == "early":
+                head, _, body = r.heartbeat(date=DATE).partition(b"\r\n\r\n")
+                assert body == BEAT
+            else:
+                head, _, body = r.problem(LATE, date=DATE).partition(b"\r\n\r\n")
+            lines = head.split(b"\r\n")
+            assert b"X-Request-Id: " + r.request_id in lines
+            assert (b"Request-Id: " + r.request_id in lines) is (dialect is Dialect.MESSAGES)
+            assert b"Date: " + DATE in lines
+            assert r.request_id == named or (not named and r.request_id.startswith(b"req_"))
