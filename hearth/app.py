@@ -252,7 +252,12 @@ class App:
         )
         pods = Controller("vanished pods", vanished.reconcile, queue=vanished.queue)
         edges = Edges(self.demand, self.routes, self._services)
-        stops = (publisher.follow(), vanished.follow(), self.demand.listen(edges))
+        stops = (
+            publisher.follow(),
+            vanished.follow(),
+            self.demand.listen(edges),
+            self.routes.listen_probes(self._services.add),
+        )
         try:
             async with anyio.create_task_group() as tasks:
                 # Before the first route: a field that the cluster drops may be who may ask.

@@ -1,11 +1,12 @@
 """Where each model is served: written by the reconciler, read by gateway and scaler.
 
-One column is the gateway's own: which pods answered its readiness request before the kubelet
-said so.  The reconciler's publishing does not touch it.  Every method is synchronous.
+Two columns are the gateway's own: which pods answered its readiness request before the kubelet
+said so, and what the others answered last.  The reconciler's publishing touches neither.  Every
+method is synchronous.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 import anyio
@@ -49,6 +50,37 @@ class KeyRef:
 
     secret: str
     key: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeResult:
+    """What a pod answered to the gateway's readiness request, if it was not "ready"."""
+
+    request: str
+    """`GET /health on port 8000`"""
+    answer: str
+    """`404`, `connection refused`: words of ours, never the pod's."""
+    for_s: float = 0.0
+    """From the first to the last time that this was the answer."""
+
+    @property
+    def words(self) -> str:
+        """Both, without the time."""
+        return f"{self.request}: {self.answer}"
+
+
+@dataclass(slots=True)
+class _Probed:
+    """The last answers of one backend."""
+
+    latest: ProbeResult
+    since: float
+    settled: ProbeResult | None = None
+    """The last one that stayed the same for SETTLED_S."""
+
+
+SETTLED_S = 5.0
+"""How long an answer must be the same until others hear of it: each time is a status written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,8 +202,10 @@ class RouteTable:
         self._endpoints: dict[ServiceKey, tuple[Backend, ...]] = {}
         self._found: set[str] = set()
         self._kubelet_spoke: set[str] = set()
+        self._probed: dict[str, _Probed] = {}
         self._changed: dict[ServiceKey, anyio.Event] = {}
         self._listeners: list[Listener] = []
+        self._probe_listeners: list[Listener] = []
         self._vanished_listeners: list[VanishedListener] = []
 
     def put(self, route: Route) -> None:
@@ -182,9 +216,11 @@ class RouteTable:
         self._routes[route.key] = route
         uids = {b.uid for b in route.backends}
         gone = {b.uid for b in old.backends} - uids if old else set()
+        ready = {b.uid for b in route.backends if b.ready}
+        self._forget_probes(gone | (ready - self._kubelet_spoke))
         self._found -= gone
         self._kubelet_spoke -= gone
-        self._kubelet_spoke |= {b.uid for b in route.backends if b.ready}
+        self._kubelet_spoke |= ready
         self._refresh(route.key)
 
     def drop(self, key: ServiceKey) -> None:
@@ -193,6 +229,7 @@ class RouteTable:
         if old is None:
             return
         gone = {b.uid for b in old.backends}
+        self._forget_probes(gone)
         self._found -= gone
         self._kubelet_spoke -= gone
         self._endpoints.pop(key, None)
@@ -217,6 +254,7 @@ class RouteTable:
 
     def found_ready(self, key: ServiceKey, uid: str) -> None:
         """The gateway's own readiness request to this backend succeeded."""
+        self._forget_probes((uid,))
         route = self._routes.get(key)
         if route is None or uid in self._found or all(b.uid != uid for b in route.backends):
             return
@@ -228,6 +266,46 @@ class RouteTable:
         if uid in self._found:
             self._found.discard(uid)
             self._refresh(key)
+
+    def probed(self, key: ServiceKey, uid: str, result: ProbeResult, *, now: float) -> None:
+        """What this backend answered, which was not "ready"; `now`: on any one clock."""
+        route = self._routes.get(key)
+        if route is None or all(b.uid != uid for b in route.backends):
+            return
+        row = self._probed.get(uid)
+        if row is None or row.latest.words != result.words:
+            settled = row.settled if row else None
+            row = self._probed[uid] = _Probed(result, since=now, settled=settled)
+        row.latest = replace(result, for_s=now - row.since)
+        told = row.settled is not None and row.settled.words == result.words
+        if not told and row.latest.for_s >= SETTLED_S:
+            row.settled = row.latest
+            self._notify(key)
+            for listener in tuple(self._probe_listeners):
+                listener(key)
+
+    def probe(self, key: ServiceKey) -> ProbeResult | None:
+        """What the first backend answered last that was asked and is not ready."""
+        return next((row.latest for row in self._rows(key)), None)
+
+    def settled_probe(self, key: ServiceKey) -> ProbeResult | None:
+        """The same, where it has been the answer for a while; its words change seldom."""
+        return next((row.settled for row in self._rows(key) if row.settled), None)
+
+    def probe_of(self, uid: str) -> ProbeResult | None:
+        """What this backend answered last, if that was not "ready"."""
+        row = self._probed.get(uid)
+        return row.latest if row else None
+
+    def now_ready(self, uid: str) -> None:
+        """What this backend answered before is of no more interest."""
+        self._forget_probes((uid,))
+
+    def listen_probes(self, listener: Listener) -> Callable[[], None]:
+        """Call `listener(key)` when the words of `settled_probe` may have changed; returns how to
+        stop it."""
+        self._probe_listeners.append(listener)
+        return lambda: self._probe_listeners.remove(listener)
 
     def unready(self, key: ServiceKey) -> tuple[Backend, ...]:
         """Backends the gateway may ask itself: not ready, never called ready, and askable."""
@@ -274,6 +352,16 @@ class RouteTable:
             for key, route in self._routes.items()
         )
         return f"<RouteTable {rows or 'empty'}>"
+
+    def _rows(self, key: ServiceKey) -> Iterator[_Probed]:
+        route = self._routes.get(key)
+        if route is None or not self._probed:
+            return iter(())
+        return (self._probed[b.uid] for b in route.backends if b.uid in self._probed)
+
+    def _forget_probes(self, uids: Iterable[str]) -> None:
+        for uid in uids:
+            self._probed.pop(uid, None)
 
     def _refresh(self, key: ServiceKey) -> None:
         self._endpoints[key] = tuple(

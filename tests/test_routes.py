@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.routes import Backend, HttpReadiness, Route, RouteTable
+from hearth.routes import SETTLED_S, Backend, HttpReadiness, ProbeResult, Route, RouteTable
 
 CHAT = ServiceKey("ai", "chat")
 ASK = HttpReadiness(path="/health", port=8000)
@@ -135,3 +135,60 @@ def test_field_case_95_a_vanished_pod_is_told_until_nobody_listens(table):
     table.vanish("b", "10.0.0.2")
     assert told == [("a", "10.0.0.1")]
     assert backend("a/3").pod_uid == "a"
+
+
+NOT_FOUND = ProbeResult(request="GET /health on port 8000", answer="404")
+REFUSED = ProbeResult(request="GET /health on port 8000", answer="connection refused")
+
+
+def test_field_case_109_what_a_pod_answers_is_kept_with_how_long(table):
+    table.put(route(backend()))
+    assert table.probe(CHAT) is table.settled_probe(CHAT) is table.probe_of("a/0") is None
+    for now in (10, 11, 14):
+        table.probed(CHAT, "a/0", NOT_FOUND, now=now)
+    table.probed(CHAT, "gone/0", REFUSED, now=now)
+    table.probed(ServiceKey("ai", "other"), "a/0", REFUSED, now=now)
+    assert table.probe(CHAT) == table.probe_of("a/0") == dataclasses.replace(NOT_FOUND, for_s=4)
+    assert table.settled_probe(CHAT) is None
+    table.probed(CHAT, "a/0", REFUSED, now=15)
+    assert table.probe(CHAT) == REFUSED
+
+
+def test_field_case_109_others_hear_of_words_that_stay(table):
+    """Each telling is a status that is written."""
+    told = []
+    stop = table.listen_probes(told.append)
+    table.put(route(backend()))
+    for now in range(3600):
+        table.probed(CHAT, "a/0", NOT_FOUND, now=now)
+    assert told == [CHAT]
+    assert table.settled_probe(CHAT).words == "GET /health on port 8000: 404"
+    for now in range(3600, 7200):  # these two take turns: neither stays
+        table.probed(CHAT, "a/0", (REFUSED, NOT_FOUND)[now % 2], now=now)
+    assert told == [CHAT]
+    assert table.settled_probe(CHAT).answer == "404"
+    table.probed(CHAT, "a/0", REFUSED, now=7200)
+    table.probed(CHAT, "a/0", REFUSED, now=7200 + SETTLED_S)
+    assert told == [CHAT, CHAT]
+    assert table.settled_probe(CHAT).answer == "connection refused"
+    stop()
+    table.probed(CHAT, "a/0", NOT_FOUND, now=7300)
+    table.probed(CHAT, "a/0", NOT_FOUND, now=7300 + SETTLED_S)
+    assert told == [CHAT, CHAT]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda table: table.found_ready(CHAT, "a/0"),
+        lambda table: table.now_ready("a/0"),
+        lambda table: table.put(route(backend(ready=True))),
+        lambda table: table.put(route(backend("b/0"))),
+        lambda table: table.drop(CHAT),
+    ],
+)
+def test_field_case_109_it_goes_with_its_pod_and_when_that_is_ready(table, change):
+    table.put(route(backend()))
+    table.probed(CHAT, "a/0", NOT_FOUND, now=0)
+    change(table)
+    assert table.probe(CHAT) is None and table.probe_of("a/0") is None

@@ -12,7 +12,7 @@ import msgspec
 import hearth
 from hearth.api.meta import ServiceKey, authority
 from hearth.demand import Demand, DemandTable
-from hearth.routes import Backend, Delay, Refusal, Route, RouteTable
+from hearth.routes import Backend, Delay, ProbeResult, Refusal, Route, RouteTable
 
 DELETED = "Deleted"
 """Phase of a service that is gone, but for requests that have not ended yet."""
@@ -20,7 +20,16 @@ DELETED = "Deleted"
 State = Literal["ready", "answering", "not ready"]
 
 
-class Pod(msgspec.Struct, rename="camel", frozen=True):
+class Probe(msgspec.Struct, rename="camel", frozen=True):
+    """What a pod answered last to the gateway's readiness request, which was not "ready"."""
+
+    request: str
+    answer: str
+    for_seconds: float
+    """From the first to the last time that this was the answer."""
+
+
+class Pod(msgspec.Struct, rename="camel", frozen=True, omit_defaults=True):
     """One backend.  `answering`: the gateway found it ready before the kubelet said so."""
 
     pod: str
@@ -28,6 +37,8 @@ class Pod(msgspec.Struct, rename="camel", frozen=True):
     state: State
     in_use: bool
     """Whether it takes requests now."""
+    probe: Probe | None = None
+    """Only of a pod that was asked, and is not ready."""
 
 
 class Reason(msgspec.Struct, rename="camel", frozen=True):
@@ -102,6 +113,7 @@ def read(
             endpoints=routes.endpoints(route.key),
             in_flight=in_flight(route.key),
             full=full,
+            probe=routes.probe_of,
             wall_s=wall(),
         )
         for route in routes.routes()
@@ -130,6 +142,7 @@ def _service(
     endpoints: tuple[Backend, ...],
     in_flight: int,
     full: bool,
+    probe: Callable[[str], ProbeResult | None],
     wall_s: float,
 ) -> Service:
     pending = row.pending if row else 0
@@ -145,7 +158,10 @@ def _service(
         active=row.active if row else False,
         lease_seconds=round(row.lease_s, 1) if row else 0.0,
         endpoints=[_address(backend) for backend in endpoints],
-        backends=[_pod(backend, in_use=backend.uid in used) for backend in route.backends],
+        backends=[
+            _pod(backend, in_use=backend.uid in used, probe=probe(backend.uid), full=full)
+            for backend in route.backends
+        ],
         cold_start=route.cold_start.value,
         max_queue=route.max_queue,
         max_in_flight=route.max_in_flight,
@@ -192,9 +208,20 @@ def _brief(route: Route, kind: str) -> str:
     return f"{kind}; {command} shows more" if kind else f"{command} shows why"
 
 
-def _pod(backend: Backend, *, in_use: bool) -> Pod:
+def _pod(backend: Backend, *, in_use: bool, probe: ProbeResult | None, full: bool) -> Pod:
     state: State = "ready" if backend.ready else "answering" if in_use else "not ready"
-    return Pod(pod=backend.pod, address=_address(backend), state=state, in_use=in_use)
+    return Pod(
+        pod=backend.pod,
+        address=_address(backend),
+        state=state,
+        in_use=in_use,
+        probe=_probe(probe, full=full) if probe else None,
+    )
+
+
+def _probe(probe: ProbeResult, *, full: bool) -> Probe:
+    request = probe.request if full else "readiness request"
+    return Probe(request, probe.answer, round(probe.for_s, 1))
 
 
 def _address(backend: Backend) -> str:

@@ -8,10 +8,10 @@ from typing import Protocol
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.proxy import admission
+from hearth.proxy import admission, estimate, faults
 from hearth.proxy.answers import Code, Problem
 from hearth.proxy.balance import Balance
-from hearth.proxy.endpoints import Endpoints
+from hearth.proxy.endpoints import Availability, Endpoints
 from hearth.proxy.estimate import Estimate
 from hearth.routes import Backend, Route, RouteTable
 
@@ -125,6 +125,7 @@ class Activation:
             availability=self._endpoints.availability(route.key),
             retry_after_s=self.retry_after_s(route.key),
             brief=self._brief_errors,
+            probe=self._routes.settled_probe(route.key),
         )
 
     def retry_after_s(self, key: ServiceKey) -> int:
@@ -180,20 +181,24 @@ class Activation:
         """What a request hears that has waited too long: activation_timeout, or overloaded where
         there are endpoints, but busy ones."""
         route = self._routes.find(key)
-        if self._endpoints.usable(key):
+        if route is None:
+            return faults.deleted()
+        availability = self._endpoints.availability(key)
+        if availability is Availability.USABLE:
             return Problem(
                 Code.OVERLOADED,
                 f"Every replica of {key} was busy for as long as a request may wait; try again.",
             )
-        state, then = "", "It goes on starting"
-        if route is not None:
-            delay = admission.delayed(route, brief=self._brief_errors)
-            state = delay or f" (it is {route.phase})"
-            then = "It starts once that is over" if delay else then
         return Problem(
             Code.ACTIVATION_TIMEOUT,
-            f"{key} was not ready in time{state}. {then}; try again.",
-            retry_after_s=self.retry_after_s(key),
+            admission.too_late(
+                route,
+                availability,
+                probe=self._routes.probe(key),
+                lasts_s=max(self._demand.lease_s(key), estimate.OVERDUE_S + self._ready_grace_s),
+                brief=self._brief_errors,
+            ),
+            retry_after_s=estimate.OVERDUE_S,
         )
 
     def stop(self) -> None:
@@ -207,7 +212,7 @@ class Activation:
             return shutting_down(returns=self._returns)
         route = self._routes.find(key)
         if route is None:
-            return admission.ended(None, retry_after_s=0, brief=self._brief_errors)
+            return faults.deleted()
         match self.decide(route):
             case admission.Reject(problem) | admission.Refuse(problem):
                 return problem

@@ -6,7 +6,7 @@ from hearth.api.meta import ServiceKey
 from hearth.proxy import faults
 from hearth.proxy.answers import Code, Problem
 from hearth.proxy.endpoints import Availability
-from hearth.routes import ColdStart, Failure, Refusal, Route
+from hearth.routes import ColdStart, Failure, ProbeResult, Refusal, Route
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,12 @@ Decision = Forward | Wait | Hold | Reject | Refuse
 
 
 def decide(
-    route: Route, *, availability: Availability, retry_after_s: int, brief: bool
+    route: Route,
+    *,
+    availability: Availability,
+    retry_after_s: int,
+    brief: bool,
+    probe: ProbeResult | None = None,
 ) -> Decision:
     """What becomes of an authenticated request (first match wins).
 
@@ -55,7 +60,8 @@ def decide(
     | none         | no                   | no      | reject    | Reject cold_start          |
     | none         | no                   | no      | keepalive | Hold                       |
 
-    `retry_after_s`: the estimate of when to come back.  `brief`: see `ended`.
+    `retry_after_s`: the estimate of when to come back.  `brief`: see `ended`.  `probe`: what a pod
+    goes on answering to the readiness request.
     """
     if availability is Availability.USABLE:
         return Forward()
@@ -65,7 +71,7 @@ def decide(
     if over is not None:
         return Refuse(over) if over.code is Code.SERVICE_DEGRADED else Reject(over)
     if route.cold_start is ColdStart.REJECT:
-        state = standing(route, availability, brief=brief)
+        state = standing(route, availability, brief=brief, probe=probe)
         return Reject(
             Problem(
                 Code.COLD_START,
@@ -76,7 +82,13 @@ def decide(
     return Hold()
 
 
-def standing(route: Route, availability: Availability, *, brief: bool) -> str:
+def standing(
+    route: Route,
+    availability: Availability,
+    *,
+    brief: bool,
+    probe: ProbeResult | None = None,
+) -> str:
     """Why no endpoint is usable, to stand behind the service's name."""
     match availability:
         case Availability.REFUSING:
@@ -86,7 +98,14 @@ def standing(route: Route, availability: Availability, *, brief: bool) -> str:
         case _ if route.phase == "ScaledToZero":
             return f"was asleep and is starting{delayed(route, brief=brief)}"
         case _:
-            return f"is starting{delayed(route, brief=brief)}"
+            told = f" ({answered(probe, brief=brief)})" if probe else ""
+            return f"is starting{told}{delayed(route, brief=brief)}"
+
+
+def answered(probe: ProbeResult, *, brief: bool) -> str:
+    """What a pod answered to the readiness request, without its path where that is not told."""
+    words = f"its readiness request: {probe.answer}" if brief else probe.words
+    return f"{words}, for {probe.for_s:.0f} s" if probe.for_s >= 1 else words
 
 
 def delayed(route: Route, *, brief: bool) -> str:
@@ -97,6 +116,44 @@ def delayed(route: Route, *, brief: bool) -> str:
     if brief and delay.brief:
         return f": {delay.reason}: {delay.brief}"
     return f": {delay.reason}" if brief else f": {delay.reason}: {delay.message.rstrip('.')}"
+
+
+def too_late(
+    route: Route,
+    availability: Availability,
+    *,
+    probe: ProbeResult | None,
+    lasts_s: float,
+    brief: bool,
+) -> str:
+    """What a request hears that has waited for as long as it may; `lasts_s`: how long the service
+    stays wanted if nobody asks again."""
+    late = f"{route.key} was not ready in time"
+    again = f"for another {lasts_s:.0f} s, and longer if it is asked again; try again"
+    if route.scale is not None and route.scale.min > 0:
+        again = "all the same; try again"
+    delay = delayed(route, brief=brief)
+    if availability in (Availability.CHECKED, Availability.REFUSING):
+        return f"{late}: it runs, but its model server takes no connections. {_SEE_LOG}"
+    if availability is Availability.UNREADY:
+        return f"{late}: it runs, but its readiness probe fails. {_SEE_LOG}"
+    if route.paused and not route.backends:
+        return f"{late}: its autoscaling is paused, and nothing starts it until that ends."
+    if delay:
+        return f"{late}{delay}. It starts once that is over, and waits for it {again}."
+    told = f"; {answered(probe, brief=brief)}" if probe else ""
+    advice = (
+        "the path and port of the runtime's readiness probe are to be looked at"
+        if probe is not None and probe.answer in _NOT_THERE
+        else "spec.scaling.activationTimeout"
+        f" ({route.activation_timeout_s:g} s) is to be raised if that happens each time"
+    )
+    return f"{late} (it is {route.phase}{told}). It goes on starting {again}; {advice}."
+
+
+_SEE_LOG = "Try again; if it stays so, its engine's log says why."
+_NOT_THERE = ("400", "401", "403", "404", "405")
+"""Answers to a readiness request that no waiting mends."""
 
 
 def ended(route: Route | None, *, retry_after_s: int, brief: bool) -> Problem | None:

@@ -65,8 +65,14 @@ class Balance:
         load.proven = True
 
     def failed(self, uid: str, *, base_s: float, now: float) -> None:
-        """It hung or broke: rest it for `base_s`, doubling with each failure in a row."""
+        """It hung or broke: rest it for `base_s`, doubling with each failure in a row.
+
+        What fails while it rests was sent before, or for want of another: the same trouble.
+        """
         load = self._load(uid)
+        if now < load.resting_until:
+            load.resting_until = max(load.resting_until, now + base_s)
+            return
         load.resting_until = now + min(base_s * 2**load.failures, LONGEST_S)
         load.failures = min(load.failures + 1, 16)
 

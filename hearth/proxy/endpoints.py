@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from hearth.api.meta import ServiceKey
-from hearth.routes import Backend, HttpReadiness, RouteTable, TcpReadiness
+from hearth.routes import Backend, HttpReadiness, ProbeResult, RouteTable, TcpReadiness
 
 Listener = Callable[[ServiceKey], None]
 
@@ -89,8 +89,9 @@ class Endpoints:
             self._doubt(key, backend, refused=False)
             self._tell(key)
 
-    def unanswered(self, key: ServiceKey, uid: str) -> None:
-        """It did not answer the question of `unsure`; it will be asked again."""
+    def unanswered(self, key: ServiceKey, uid: str, result: ProbeResult, *, now: float) -> None:
+        """So it answered the question of `unsure`; it will be asked again."""
+        self._routes.probed(key, uid, result, now=now)
         doubt = self._doubts.get(uid)
         if doubt is not None and not doubt.refused:
             doubt.refused = True
@@ -100,6 +101,7 @@ class Endpoints:
     def answered(self, key: ServiceKey, uid: str) -> None:
         """It answered the question of `unsure`."""
         if self._doubts.pop(uid, None) is not None:
+            self._routes.now_ready(uid)
             self._tell(key)
         else:
             self._routes.found_ready(key, uid)

@@ -1,5 +1,6 @@
 """Ask pods themselves whether they are ready, while somebody waits for them."""
 
+import errno
 from collections.abc import Callable
 from functools import partial
 
@@ -8,9 +9,10 @@ import anyio
 import anyio.abc
 
 from hearth.api.meta import ServiceKey, authority
+from hearth.proxy import running_time
 from hearth.proxy.endpoints import Endpoints
 from hearth.proxy.wire.nursery import Nursery
-from hearth.routes import Backend, HttpReadiness, TcpReadiness
+from hearth.routes import Backend, HttpReadiness, ProbeResult, TcpReadiness
 
 PERIOD_S = 0.05
 LATER_PERIOD_S = 0.25
@@ -61,12 +63,16 @@ class Readiness:
         self, key: ServiceKey, backend: Backend, question: HttpReadiness | TcpReadiness
     ) -> None:
         since = anyio.current_time()
+        request = _request(question)
         try:
             while self._wanted(key) and backend.uid in self._endpoints.unsure(key):
                 began = anyio.current_time()
-                if await self._answers(backend.host, question):
+                answer = await self._answer(backend.host, question)
+                if answer is None:
                     break
-                self._endpoints.unanswered(key, backend.uid)
+                result = ProbeResult(request=request, answer=answer)
+                now = anyio.current_time()
+                self._endpoints.unanswered(key, backend.uid, result, now=now)
                 late = began - since > LATER_AFTER_S
                 await anyio.sleep_until(began + (LATER_PERIOD_S if late else PERIOD_S))
             else:
@@ -75,20 +81,21 @@ class Readiness:
             self._asking.discard(backend.uid)
         self._endpoints.answered(key, backend.uid)
 
-    async def _answers(self, host: str, question: HttpReadiness | TcpReadiness) -> bool:
-        with anyio.move_on_after(question.timeout_s):
+    async def _answer(self, host: str, question: HttpReadiness | TcpReadiness) -> str | None:
+        """None: ready."""
+        with running_time.move_on_after(question.timeout_s):
             try:
                 match question:
                     case TcpReadiness():
                         await (await anyio.connect_tcp(host, question.port)).aclose()
-                        return True
+                        return None
                     case HttpReadiness():
                         return await self._get(host, question)
-            except (OSError, aiohttp.ClientError):
-                return False
-        return False
+            except (OSError, aiohttp.ClientError) as error:
+                return _why(error)
+        return f"no answer within {question.timeout_s:g} s"
 
-    async def _get(self, host: str, question: HttpReadiness) -> bool:
+    async def _get(self, host: str, question: HttpReadiness) -> str | None:
         assert self._session is not None
         url = f"http://{authority(host, question.port)}{question.path}"
         async with self._session.get(
@@ -96,4 +103,34 @@ class Readiness:
         ) as response:
             # The body is read (up to what a probe may carry) so that the connection is kept.
             await response.content.read(64 * 1024)
-            return 200 <= response.status < 400
+            return None if 200 <= response.status < 400 else str(response.status)
+
+
+def _request(question: HttpReadiness | TcpReadiness) -> str:
+    match question:
+        case TcpReadiness():
+            return f"TCP connection to port {question.port}"
+        case HttpReadiness():
+            return f"GET {question.path} on port {question.port}"
+
+
+def _why(error: Exception) -> str:
+    """In words of ours: a client may hear them."""
+    found: BaseException | None = error
+    while found is not None:
+        if isinstance(found, OSError) and found.errno in _KINDS:
+            return _KINDS[found.errno]
+        found = found.__cause__
+    if isinstance(error, aiohttp.ServerDisconnectedError | aiohttp.ClientOSError):
+        return "connection closed without an answer"
+    return "no HTTP answer" if isinstance(error, aiohttp.ClientError) else "no connection"
+
+
+_KINDS = {
+    errno.ECONNREFUSED: "connection refused",
+    errno.ECONNRESET: "connection closed without an answer",
+    errno.EPIPE: "connection closed without an answer",
+    errno.EHOSTUNREACH: "no route to it",
+    errno.ENETUNREACH: "no route to it",
+    errno.ETIMEDOUT: "no connection in time",
+}

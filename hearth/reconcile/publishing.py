@@ -4,7 +4,7 @@ import datetime
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from hearth import names
 from hearth.api.llmservice import LLMService
@@ -13,7 +13,7 @@ from hearth.cluster import kinds
 from hearth.demand import DemandTable
 from hearth.reconcile import observation, ownership, scaling, status
 from hearth.reconcile.failures import Memory
-from hearth.reconcile.observation import Facts
+from hearth.reconcile.observation import Facts, Stage
 from hearth.reconcile.route import route, scale
 from hearth.reconcile.watching import Watching
 from hearth.routes import Refusal, RouteTable
@@ -152,6 +152,13 @@ class Publisher:
         self._memories[key] = facts.memory
         return facts
 
+    def _answered(self, facts: Facts, key: ServiceKey) -> Facts:
+        """With what a pod that loads goes on answering to the gateway's readiness request."""
+        probe = self._routes.settled_probe(key)
+        if facts.stage is not Stage.LOADING or facts.message or probe is None:
+            return facts
+        return replace(facts, message=probe.words)
+
     def _see(
         self, service: LLMService, decided: Decided, backend: ownership.Backend
     ) -> status.Seen:
@@ -162,7 +169,7 @@ class Publisher:
         outdated = self._watching.schemas.outdated(service.group)
         facts = self._observe(service, backend)
         return status.Seen(
-            facts=facts,
+            facts=self._answered(facts, service.key),
             demand=self._demand.demand(service.key),
             autoscaling=status.autoscaling(
                 scaled_object,

@@ -13,6 +13,7 @@ from hearth.routes import (
     Delay,
     Failure,
     HttpReadiness,
+    ProbeResult,
     Refusal,
     Route,
     RouteTable,
@@ -192,3 +193,18 @@ def test_it_changes_by_itself_when_a_lease_or_an_activity_runs_out(demand, clock
     assert document.lapse_s(demand) == 30  # chat lingers
     clock.now += 30
     assert document.lapse_s(demand) is None
+
+
+def test_field_case_109_it_says_what_a_pod_answers_that_is_not_ready(demand, routes):
+    pod = Backend(uid="1", pod="a", host="10.0.0.1", port=8000, ready=False, readiness=PROBE)
+    routes.put(Route(key=CHAT, uid="u", created=0, phase="Loading", backends=(pod,)))
+    for now in (0, 15.04):
+        answer = ProbeResult(request="GET /health on port 8000", answer="404")
+        routes.probed(CHAT, "1", answer, now=now)
+    [service] = read(demand, routes)["services"]
+    [shown] = service["backends"]
+    assert shown["probe"] == {
+        "request": "GET /health on port 8000",
+        "answer": "404",
+        "forSeconds": 15.0,
+    }

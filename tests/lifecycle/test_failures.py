@@ -115,3 +115,22 @@ async def test_an_engine_that_crashed_is_started_again_and_serves(hearth):
         (error,) = [e["error"] for e in harness.events(await response.read()) if "error" in e]
     assert error["code"] == "upstream_error"
     assert await hearth.answer("shaky") == "one two three"
+
+
+async def test_field_case_109_a_readiness_path_that_the_engine_does_not_have(hearth):
+    lost = runtime("lost", health={"readiness": {"httpGet": {"path": "/nowhere", "port": "http"}}})
+    hearth.write("lost.yaml", lost, service("lost", runtime="lost", activationTimeout="8s"))
+    await hearth.phase("ScaledToZero", "lost")
+    async with anyio.create_task_group() as tasks:
+        held = Begun(tasks, hearth.error("lost", stream=False))
+        row = await hearth.until(
+            lambda row: (
+                row["backends"] and row["backends"][0].get("probe", {}).get("answer") == "404"
+            ),
+            "lost",
+        )
+    assert row["backends"][0]["probe"]["request"] == "GET /nowhere on port 8000"
+    status, error, _ = held.value
+    assert (status, error["code"]) == (503, "activation_timeout")
+    assert "(it is Loading; GET /nowhere on port 8000: 404, for " in error["message"]
+    assert "the path and port of the runtime's readiness probe" in error["message"]

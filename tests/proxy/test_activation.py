@@ -10,9 +10,20 @@ from hearth.proxy.activation import Activation, Place
 from hearth.proxy.answers import Code, Problem
 from hearth.proxy.balance import Balance
 from hearth.proxy.endpoints import Endpoints
-from hearth.routes import Backend, ColdStart, Delay, Failure, Refusal, Route, RouteTable
+from hearth.routes import (
+    Backend,
+    ColdStart,
+    Delay,
+    Failure,
+    ProbeResult,
+    Refusal,
+    Route,
+    RouteTable,
+)
 
 KEY = ServiceKey("ai", "chat")
+
+REFUSED = ProbeResult(request="TCP connection to port 1", answer="connection refused")
 
 
 class World:
@@ -276,7 +287,7 @@ def test_field_case_c1_who_waits_for_a_check_that_fails_hears_what_is_wrong():
         w.put("p", cold_start=mode)
         w.endpoints.broke_off(KEY, w.route.backends[0])
         w.wait("a")
-        w.endpoints.unanswered(KEY, "p")
+        w.endpoints.unanswered(KEY, "p", REFUSED, now=0)
         assert [code for _, code in w.got] == codes
 
 
@@ -345,3 +356,17 @@ def test_a_pod_that_goes_is_forgotten_when_its_last_answer_ends():
     assert len(w.balance) == 0
     w.routes.drop(KEY)
     assert w.activation.take(KEY) is None
+
+
+def test_field_case_c14_it_goes_on_as_long_as_it_says():
+    w = World()
+    w.activation.cold(w.route)
+    w.now = 300
+    problem = w.activation.late(KEY)
+    assert problem.retry_after_s == 5
+    assert "It goes on starting for another 15 s" in problem.message
+    w.activation.sent_away(KEY, retry_after_s=problem.retry_after_s)
+    w.now = 314
+    assert w.demand.demand(KEY) == 1
+    w.now = 315
+    assert w.demand.demand(KEY) == 0

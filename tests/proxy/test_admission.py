@@ -9,7 +9,7 @@ from hearth.proxy import admission
 from hearth.proxy.admission import Forward, Hold, Refuse, Reject, Wait
 from hearth.proxy.answers import Code
 from hearth.proxy.endpoints import Availability
-from hearth.routes import Backend, ColdStart, Delay, Failure, Refusal, Route
+from hearth.routes import Backend, ColdStart, Delay, Failure, ProbeResult, Refusal, Route, Scale
 
 POD = Backend(uid="u", pod="p", host="127.0.0.1", port=1, ready=False)
 REFUSAL = Refusal(reason="Render", message="no such field")
@@ -132,3 +132,84 @@ def test_a_deleted_service_ends_the_wait():
     problem = admission.ended(None, retry_after_s=7, brief=True)
     assert problem is not None
     assert problem.status == 404
+
+
+STUCK = ProbeResult(request="GET /health on port 8000", answer="404", for_s=15.2)
+SLOW = replace(STUCK, answer="503", for_s=0.2)
+SCALE = Scale(min=0, max=1, target=1, window_s=300, replicas=1, pods=1)
+ASKED_AGAIN = "for another 15 s, and longer if it is asked again; try again"
+
+
+@pytest.mark.parametrize(
+    ("there", "fields", "probe", "words"),
+    [
+        (
+            ABSENT,
+            {},
+            None,
+            f" (it is Loading). It goes on starting {ASKED_AGAIN};"
+            " spec.scaling.activationTimeout (300 s) is to be raised if that happens each time.",
+        ),
+        (
+            ABSENT,
+            {"scale": replace(SCALE, min=1)},
+            SLOW,
+            " (it is Loading; GET /health on port 8000: 503). It goes on starting all the same;"
+            " try again; spec.scaling.activationTimeout (300 s) is to be raised if that happens"
+            " each time.",
+        ),
+        (
+            ABSENT,
+            {"scale": SCALE},
+            STUCK,
+            f" (it is Loading; GET /health on port 8000: 404, for 15 s). It goes on starting"
+            f" {ASKED_AGAIN}; the path and port of the runtime's readiness probe are to be"
+            " looked at.",
+        ),
+        (
+            ABSENT,
+            {"delay": DELAY},
+            None,
+            ": SchedulingDelayed: 0/3 nodes are available. It starts once that is over, and waits"
+            f" for it {ASKED_AGAIN}.",
+        ),
+        (
+            ABSENT,
+            {"paused": True},
+            None,
+            ": its autoscaling is paused, and nothing starts it until that ends.",
+        ),
+        (
+            REFUSING,
+            {"backends": (POD,)},
+            STUCK,
+            ": it runs, but its model server takes no connections. Try again; if it stays so,"
+            " its engine's log says why.",
+        ),
+        (
+            UNREADY,
+            {"backends": (POD,)},
+            None,
+            ": it runs, but its readiness probe fails. Try again; if it stays so, its engine's"
+            " log says why.",
+        ),
+    ],
+)
+def test_field_case_c14_and_109_who_waited_in_vain_hears_what_is_so(there, fields, probe, words):
+    route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, phase="Loading", **fields)
+    told = admission.too_late(route, there, probe=probe, lasts_s=15, brief=False)
+    assert told == f"ai/chat was not ready in time{words}"
+
+
+def test_field_case_109_who_may_not_know_the_path_hears_the_answer():
+    route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, phase="Loading", cold_start=R)
+    told = admission.too_late(route, ABSENT, probe=STUCK, lasts_s=15, brief=True)
+    assert "(it is Loading; its readiness request: 404, for 15 s)" in told
+    assert "/health" not in told and "8000" not in told
+    decision = admission.decide(
+        route, availability=ABSENT, retry_after_s=5, brief=False, probe=STUCK
+    )
+    assert isinstance(decision, Reject)
+    assert decision.problem.message == (
+        "ai/chat is starting (GET /health on port 8000: 404, for 15 s); try again in 5 s."
+    )

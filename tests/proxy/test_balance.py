@@ -54,14 +54,27 @@ def test_a_hung_endpoint_rests_for_a_while():
 
 def test_the_rest_doubles_and_is_bounded():
     balance = Balance()
-    for _ in range(3):
-        balance.failed("a", base_s=10, now=0)
-    assert pick(balance, "a", "b", now=39) == "b"
+    for now in (0, 10, 30):
+        balance.failed("a", base_s=10, now=now)
+    assert pick(balance, "a", "b", now=69) == "b"
     balance.take("b")
-    assert pick(balance, "a", "b", now=40) == "a"
-    for _ in range(50):
-        balance.failed("a", base_s=10, now=0)
-    assert pick(balance, "a", "b", now=301) == "a"
+    assert pick(balance, "a", "b", now=70) == "a"
+    for number in range(50):
+        balance.failed("a", base_s=10, now=300 * (number + 1))
+    assert pick(balance, "a", "b", now=300 * 51) == "a"
+
+
+def test_field_case_c15_what_breaks_together_is_one_trouble():
+    balance = Balance()
+    for _ in range(10):
+        balance.failed("a", base_s=1, now=0)
+    balance.failed("a", base_s=1, now=0.5)
+    assert pick(balance, "a", "b", now=1.4) == "b"
+    balance.take("b")
+    assert pick(balance, "a", "b", now=1.5) == "a"
+    balance.failed("a", base_s=1, now=1.5)
+    assert pick(balance, "a", "b", now=3.4) == "b"
+    assert pick(balance, "a", "b", now=3.5) == "a"
 
 
 def test_the_last_one_is_never_taken_out():

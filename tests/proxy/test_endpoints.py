@@ -2,9 +2,10 @@
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy.endpoints import Availability, Endpoints
-from hearth.routes import Backend, HttpReadiness, Route, RouteTable, TcpReadiness
+from hearth.routes import Backend, HttpReadiness, ProbeResult, Route, RouteTable, TcpReadiness
 
 KEY = ServiceKey("ai", "chat")
+NO = ProbeResult(request="TCP connection to port 1", answer="connection refused")
 HEALTH = HttpReadiness(path="/health", port=1)
 
 
@@ -112,9 +113,9 @@ def test_field_case_c1_what_there_is_for_the_next_request():
     assert endpoints.availability(KEY) is Availability.CHECKED
     endpoints.broke_off(KEY, b)
     before = len(told)
-    endpoints.unanswered(KEY, "b")
+    endpoints.unanswered(KEY, "b", NO, now=0)
     assert len(told) == before
-    endpoints.unanswered(KEY, "a")
+    endpoints.unanswered(KEY, "a", NO, now=0)
     assert len(told) > before
     assert endpoints.availability(KEY) is Availability.REFUSING
     endpoints.answered(KEY, "b")
@@ -136,5 +137,5 @@ def test_field_case_c1_a_pod_that_only_we_found_ready_is_checked_like_any_other(
     endpoints.answered(KEY, "a")
     assert uids(endpoints.usable(KEY)) == ["a"]
     endpoints.broke_off(KEY, pod)
-    endpoints.unanswered(KEY, "a")
+    endpoints.unanswered(KEY, "a", NO, now=0)
     assert endpoints.availability(KEY) is Availability.REFUSING

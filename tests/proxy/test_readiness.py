@@ -1,9 +1,13 @@
 """Pods are asked themselves, while somebody waits."""
 
+import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import anyio
+import anyio.lowlevel
+import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy.endpoints import Endpoints
@@ -168,3 +172,69 @@ async def test_a_ready_pod_that_refuses_is_asked_for_a_connection():
         w.endpoints.listen(lambda key: done.set())
         await done.wait()
         assert [b.uid for b in w.endpoints.usable(KEY)] == ["p"]
+
+
+@pytest.mark.parametrize(
+    ("handler", "answer"),
+    [
+        ("404", "404"),
+        ("close", "connection closed without an answer"),
+        ("hang", "no answer within 0.05 s"),
+        ("nonsense", "no HTTP answer"),
+        (None, "connection refused"),
+    ],
+)
+async def test_field_case_109_what_it_answered_last_is_known(handler, answer):
+    async def handle(conn: Conn) -> None:
+        match handler:
+            case "404":
+                await conn.json({"secret": "words of the engine"}, status="404 Secret")
+            case "close":
+                conn.close()
+            case "hang":
+                await conn.until_closed()
+            case "nonsense":
+                await conn.send(b"garbage\r\n\r\n")
+                conn.close()
+
+    serving = backend.running(handle) if handler else backend.refusing()
+    async with serving as server, world() as w:
+        asked = HttpReadiness(path="/health", port=server.port, timeout_s=0.05)
+        w.put(pod(server, readiness=asked))
+        with hanging.guard():
+            while (result := w.routes.probe(KEY)) is None:
+                await anyio.lowlevel.checkpoint()
+        assert result.words == f"GET /health on port {server.port}: {answer}"
+
+
+async def test_field_case_109_so_is_what_came_of_a_mere_connection():
+    async with backend.refusing() as server, world() as w:
+        w.put(pod(server, readiness=TcpReadiness(port=server.port)))
+        with hanging.guard():
+            while (result := w.routes.probe(KEY)) is None:
+                await anyio.lowlevel.checkpoint()
+        assert result.words == f"TCP connection to port {server.port}: connection refused"
+
+
+@pytest.mark.parametrize("kind", [TcpReadiness, HttpReadiness])
+async def test_field_case_c15_a_loop_that_comes_late_does_not_count_against_an_endpoint(kind):
+    """Each turn of the loop takes as long as the question may: a processor that is starved."""
+    limit_s = 0.02
+
+    def stall() -> None:
+        time.sleep(limit_s)  # noqa: TID251 - the fault itself
+        nonlocal stalling
+        stalling = loop.call_soon(stall)
+
+    loop = asyncio.get_running_loop()
+    path = {"path": "/health"} if kind is HttpReadiness else {}
+    async with backend.running() as server, world() as w:
+        refused = []
+        unanswered = w.endpoints.unanswered
+        w.endpoints.unanswered = lambda *a, **k: (refused.append(a), unanswered(*a, **k))
+        stalling = loop.call_soon(stall)
+        w.put(pod(server, readiness=kind(port=server.port, timeout_s=limit_s, **path)))
+        with hanging.guard():
+            await w.until_usable()
+        stalling.cancel()
+    assert refused == []

@@ -6,6 +6,7 @@ import pytest
 from hearth.cluster import kinds
 from hearth.reconcile import reading
 from hearth.reconcile.publishing import Decided
+from hearth.routes import ProbeResult
 from tests.reconcile.shell import KEY, World
 
 
@@ -122,3 +123,28 @@ async def test_what_nobody_decided_on_has_no_route(world):
     await world.pod_ready()
     await world.caught_up()
     assert KEY not in world.routes
+
+
+async def test_field_case_109_the_status_says_what_a_pod_that_loads_answers(world):
+    """Written when the words change, not with each answer."""
+    world.publisher.follow()
+    await world.pod(running=True)
+    await world.look()
+    uid = world.routes.find(KEY).backends[0].uid
+    writes = []
+    for answers in (["404"] * 60, ["503"] * 3 + ["404"] * 30, ["503"] * 60):
+        for now, answer in enumerate(answers):
+            result = ProbeResult(request="GET /health on port 8000", answer=answer)
+            world.routes.probed(KEY, uid, result, now=now)
+            if now % 10 == 0:
+                await world.look()
+        await world.look()
+        told = {c["type"]: c for c in (await world.service())["status"]["conditions"]}["Ready"]
+        assert (told["status"], told["reason"]) == ("False", "ModelLoading")
+        assert told["message"] == f"GET /health on port 8000: {answers[-1]}"
+        writes.append(sum(verb == "status" for verb, _, _ in world.cluster.written))
+    assert writes[1] == writes[0] and writes[2] == writes[0] + 1
+    await world.pod_ready()
+    await world.look()
+    told = {c["type"]: c for c in (await world.service())["status"]["conditions"]}["Ready"]
+    assert (told["status"], told.get("message", "")) == ("True", "")

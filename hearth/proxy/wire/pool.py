@@ -6,11 +6,11 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
-import anyio
 import anyio.lowlevel
 
 from hearth import keepalive
 from hearth.api.meta import authority
+from hearth.proxy import running_time
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.nursery import Main
 from hearth.proxy.wire.sweep import NEVER, Sweep
@@ -226,7 +226,7 @@ class Pool:
 
     async def _connect_once(self, address: Address) -> Link:
         loop = asyncio.get_running_loop()
-        with anyio.fail_after(self._connect_timeout_s):
+        with running_time.fail_after(self._connect_timeout_s):
             transport, link = await loop.create_connection(lambda: Link(self, address), *address)
         keepalive.ask(transport.get_extra_info("socket"), gone_after_s=keepalive.PEER_S)
         if link.closing:
