@@ -94,7 +94,9 @@ def standing(
         case Availability.REFUSING:
             return "runs, but its model server takes no connections now"
         case Availability.UNREADY:
-            return "runs, but its model server is not ready now: its readiness probe fails"
+            return "runs, but the cluster calls it not ready now"
+        case _ if _is_paused(route):
+            return "is asleep, and its autoscaling is paused, so nothing starts it"
         case _ if route.phase == "ScaledToZero":
             return f"was asleep and is starting{delayed(route, brief=brief)}"
         case _:
@@ -136,19 +138,30 @@ def too_late(
     if availability in (Availability.CHECKED, Availability.REFUSING):
         return f"{late}: it runs, but its model server takes no connections. {_SEE_LOG}"
     if availability is Availability.UNREADY:
-        return f"{late}: it runs, but its readiness probe fails. {_SEE_LOG}"
-    if route.paused and not route.backends:
+        return f"{late}: it runs, but the cluster calls it not ready. {_SEE_LOG}"
+    if _is_paused(route):
         return f"{late}: its autoscaling is paused, and nothing starts it until that ends."
     if delay:
         return f"{late}{delay}. It starts once that is over, and waits for it {again}."
     told = f"; {answered(probe, brief=brief)}" if probe else ""
-    advice = (
-        "the path and port of the runtime's readiness probe are to be looked at"
-        if probe is not None and probe.answer in _NOT_THERE
-        else "spec.scaling.activationTimeout"
-        f" ({route.activation_timeout_s:g} s) is to be raised if that happens each time"
-    )
-    return f"{late} (it is {route.phase}{told}). It goes on starting {again}; {advice}."
+    if route.phase == "Pending":
+        state, advice = "it has no pod yet", f"its status may say why: {_describe(route.key)}"
+    elif probe is not None and probe.answer in _NOT_THERE:
+        state = "it is loading"
+        advice = "the path and port of the runtime's readiness probe are to be looked at"
+    else:
+        state = "it is loading"
+        advice = (
+            f"spec.scaling.activationTimeout ({route.activation_timeout_s:g} s) is to be raised"
+            " if that happens each time"
+        )
+    return f"{late} ({state}{told}). It goes on starting {again}; {advice}."
+
+
+def _is_paused(route: Route) -> bool:
+    """Whether nothing starts it: KEDA is paused, and there is no replica."""
+    replicas = route.scale.replicas if route.scale is not None else 0
+    return route.paused and not route.backends and not replicas
 
 
 _SEE_LOG = "Try again; if it stays so, its engine's log says why."
@@ -184,5 +197,8 @@ def _why(key: ServiceKey, why: Failure | Refusal, *, brief: bool) -> str:
     if not brief:
         return f"{why.reason}: {why.message}"
     kind = f"{why.reason}: {why.brief}" if isinstance(why, Failure) and why.brief else why.reason
-    more = f"kubectl -n {key.namespace} describe llmservice {key.name}"
-    return f"{kind}. The service's status says more: {more}"
+    return f"{kind}. The service's status says more: {_describe(key)}"
+
+
+def _describe(key: ServiceKey) -> str:
+    return f"kubectl -n {key.namespace} describe llmservice {key.name}"

@@ -45,14 +45,19 @@ def _covers(scope: Scope, key: ServiceKey) -> bool:
             return True
 
 
-def entry(route: Route, model: str) -> dict[str, object]:
-    """One model object; `state` is the service's phase."""
+def entry(route: Route, model: str, *, max_model_len: int | None = None) -> dict[str, object]:
+    """One model object; `state` is the service's phase, `max_model_len` what its engine told.
+
+    What else engines tell stays out: paths on their disks, and who they think owns the model.
+    """
+    told = {} if max_model_len is None else {"max_model_len": max_model_len}
     return {
         "id": model,
         "object": "model",
         "created": route.created,
         "owned_by": route.key.namespace,
         "state": route.phase,
+        **told,
     }
 
 

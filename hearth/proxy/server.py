@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+import anyio
 import msgspec
 from aiohttp import web
 
@@ -15,10 +16,17 @@ from hearth.proxy.keys import Keys
 from hearth.proxy.observer import Outcome
 from hearth.proxy.wire import guest, heads, request_ids
 from hearth.proxy.wire.door import no_model
+from hearth.proxy.wire.names import Unknown
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.plans import cross_site
+from hearth.routes import Route
 
 log = logging.getLogger(__name__)
+
+_ENGINES = 64
+"""Engines asked for one list; the others when the next one is wanted."""
+_ENGINES_S = 1.0
+"""How long a list waits for what they tell."""
 
 
 class Server:
@@ -127,18 +135,34 @@ class Server:
         route = self._parts.routes.find(found) if found else None
         if route is None or not await auth.listed(route, offered, self._keys):
             raise no_model(name)
-        return route.key, msgspec.json.encode(listing.entry(route, name))
+        (known,) = await self._max_model_lens([route])
+        return route.key, msgspec.json.encode(listing.entry(route, name, max_model_len=known))
 
     async def _list(self, scope: Scope, offered: str | None) -> bytes:
         default = self._parts.config.default_namespace
         routes = listing.within(scope, self._parts.routes.routes())
         shown = [r for r in routes if await auth.listed(r, offered, self._keys)]
+        ids = [listing.id_of(r.key, scope, default_namespace=default) for r in shown]
+        known = await self._max_model_lens(shown)
         return listing.encode(
             [
-                listing.entry(r, listing.id_of(r.key, scope, default_namespace=default))
-                for r in shown
+                listing.entry(route, model, max_model_len=length)
+                for route, model, length in zip(shown, ids, known, strict=True)
             ]
         )
+
+    async def _max_model_lens(self, routes: list[Route]) -> list[int | None]:
+        """What the engines of these services told; those that run and were not asked yet are
+        asked, all at once, for a moment."""
+        names, endpoints = self._parts.names, self._parts.endpoints
+        running = [endpoints.usable(route.key) for route in routes]
+        unknown = [b for pods in running for b in pods if names.max_model_len(b) is Unknown.UNKNOWN]
+        with anyio.move_on_after(_ENGINES_S):
+            async with anyio.create_task_group() as tasks:
+                for backend in unknown[:_ENGINES]:
+                    tasks.start_soon(names.learn, backend)
+        told = [[names.max_model_len(b) for b in pods] for pods in running]
+        return [min((n for n in one if isinstance(n, int)), default=None) for one in told]
 
 
 def _dialect(request: web.BaseRequest) -> Dialect:

@@ -132,5 +132,5 @@ async def test_field_case_109_a_readiness_path_that_the_engine_does_not_have(hea
     assert row["backends"][0]["probe"]["request"] == "GET /nowhere on port 8000"
     status, error, _ = held.value
     assert (status, error["code"]) == (503, "activation_timeout")
-    assert "(it is Loading; GET /nowhere on port 8000: 404, for " in error["message"]
+    assert "(it is loading; GET /nowhere on port 8000: 404, for " in error["message"]
     assert "the path and port of the runtime's readiness probe" in error["message"]

@@ -216,7 +216,7 @@ def test_who_waited_too_long_hears_what_it_waited_for():
     w = World()
     assert w.activation.late(KEY).code is Code.ACTIVATION_TIMEOUT
     w.put("p", ready=False, phase="Loading")
-    assert "was not ready in time (it is Loading). It" in w.activation.late(KEY).message
+    assert "was not ready in time (it is loading). It" in w.activation.late(KEY).message
     w.put("p", ready=False, delay=Delay(reason="SchedulingDelayed", message="no node."))
     assert "in time: SchedulingDelayed: no node. It starts once" in w.activation.late(KEY).message
     w.put("p", max_in_flight=1)

@@ -116,8 +116,7 @@ def test_the_reason_is_told(fields, full, brief):
         (
             UNREADY,
             "Loading",
-            "ai/chat runs, but its model server is not ready now: its readiness probe fails;"
-            " try again in 7 s.",
+            "ai/chat runs, but the cluster calls it not ready now; try again in 7 s.",
         ),
     ],
 )
@@ -126,6 +125,21 @@ def test_field_case_c1_only_what_slept_was_asleep(there, phase, words):
     decision = admission.decide(route, availability=there, retry_after_s=7, brief=True)
     assert isinstance(decision, Reject)
     assert decision.problem.message == words
+
+
+def test_of_a_paused_service_nobody_is_told_that_it_starts():
+    route = Route(
+        key=ServiceKey("ai", "chat"), uid="u", created=1, phase="Pending", cold_start=R, paused=True
+    )
+    decision = admission.decide(route, availability=ABSENT, retry_after_s=59, brief=True)
+    assert isinstance(decision, Reject)
+    assert decision.problem.message == (
+        "ai/chat is asleep, and its autoscaling is paused, so nothing starts it; try again in 59 s."
+    )
+    started = replace(route, scale=replace(SCALE, replicas=1))
+    decision = admission.decide(started, availability=ABSENT, retry_after_s=59, brief=True)
+    assert isinstance(decision, Reject)
+    assert decision.problem.message == "ai/chat is starting; try again in 59 s."
 
 
 def test_a_deleted_service_ends_the_wait():
@@ -147,14 +161,14 @@ ASKED_AGAIN = "for another 15 s, and longer if it is asked again; try again"
             ABSENT,
             {},
             None,
-            f" (it is Loading). It goes on starting {ASKED_AGAIN};"
+            f" (it is loading). It goes on starting {ASKED_AGAIN};"
             " spec.scaling.activationTimeout (300 s) is to be raised if that happens each time.",
         ),
         (
             ABSENT,
             {"scale": replace(SCALE, min=1)},
             SLOW,
-            " (it is Loading; GET /health on port 8000: 503). It goes on starting all the same;"
+            " (it is loading; GET /health on port 8000: 503). It goes on starting all the same;"
             " try again; spec.scaling.activationTimeout (300 s) is to be raised if that happens"
             " each time.",
         ),
@@ -162,9 +176,16 @@ ASKED_AGAIN = "for another 15 s, and longer if it is asked again; try again"
             ABSENT,
             {"scale": SCALE},
             STUCK,
-            f" (it is Loading; GET /health on port 8000: 404, for 15 s). It goes on starting"
+            f" (it is loading; GET /health on port 8000: 404, for 15 s). It goes on starting"
             f" {ASKED_AGAIN}; the path and port of the runtime's readiness probe are to be"
             " looked at.",
+        ),
+        (
+            ABSENT,
+            {"phase": "Pending"},
+            None,
+            f" (it has no pod yet). It goes on starting {ASKED_AGAIN}; its status may say why:"
+            " kubectl -n ai describe llmservice chat.",
         ),
         (
             ABSENT,
@@ -190,13 +211,14 @@ ASKED_AGAIN = "for another 15 s, and longer if it is asked again; try again"
             UNREADY,
             {"backends": (POD,)},
             None,
-            ": it runs, but its readiness probe fails. Try again; if it stays so, its engine's"
-            " log says why.",
+            ": it runs, but the cluster calls it not ready. Try again; if it stays so, its"
+            " engine's log says why.",
         ),
     ],
 )
 def test_field_case_c14_and_109_who_waited_in_vain_hears_what_is_so(there, fields, probe, words):
-    route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, phase="Loading", **fields)
+    fields = {"phase": "Loading"} | fields
+    route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, **fields)
     told = admission.too_late(route, there, probe=probe, lasts_s=15, brief=False)
     assert told == f"ai/chat was not ready in time{words}"
 
@@ -204,7 +226,7 @@ def test_field_case_c14_and_109_who_waited_in_vain_hears_what_is_so(there, field
 def test_field_case_109_who_may_not_know_the_path_hears_the_answer():
     route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, phase="Loading", cold_start=R)
     told = admission.too_late(route, ABSENT, probe=STUCK, lasts_s=15, brief=True)
-    assert "(it is Loading; its readiness request: 404, for 15 s)" in told
+    assert "(it is loading; its readiness request: 404, for 15 s)" in told
     assert "/health" not in told and "8000" not in told
     decision = admission.decide(
         route, availability=ABSENT, retry_after_s=5, brief=False, probe=STUCK

@@ -2,7 +2,7 @@
 
 import anyio
 
-from hearth.routes import ColdStart
+from hearth.routes import ColdStart, Failure
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, completion, delta
 from tests.proxy.stage import (
@@ -243,3 +243,17 @@ async def test_requests_while_pods_come_and_go_are_all_answered():
                 answer = await held(s, tasks)
                 s.put(pod(server, uid=f"q{number}", ready=False))
             assert answer.status == 200
+
+
+async def test_field_case_c10_before_an_error_event_stand_single_comment_lines_and_nothing_else():
+    """A client that keeps comments (go-openai 1.43) trips over its own; all others skip them."""
+    async with stage() as s:
+        s.put(heartbeat_s=0.01)
+        async with s.raw(version="1.0") as client:
+            await client.until(b": heartbeat\n: heartbeat\n")
+            s.put(failure=Failure(reason="OOMKilled", message="m"))
+            text = (await client.rest()).partition(b"\r\n\r\n")[2]
+        beats, event = text[: text.index(b"data:")], text[text.index(b"data:") :]
+        assert set(beats.split(b"\n")[:-1]) == {b": heartbeat"}
+        assert error_of(event)["code"] == "activation_failed"
+        assert event.endswith(b"}\n\n") and event.count(b"\n") == 2

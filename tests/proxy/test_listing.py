@@ -8,11 +8,14 @@ from hearth.api.meta import ServiceKey
 from hearth.proxy import listing
 from hearth.proxy.hosts import Everything, Namespace, OneService
 from hearth.routes import KeyRef, Route
+from tests.proxy import backend
+from tests.proxy.backend import Conn
 from tests.proxy.stage import (
     HOST,
     SHARED,
     SPACE,
     asleep,
+    pod,
     stage,
 )
 
@@ -101,3 +104,39 @@ async def test_a_locked_model_is_listed_only_to_who_has_its_key():
                 assert response.status == (200 if "chat" in ids else 404)
         async with s.get("/v1/models") as response:
             assert response.status == 401
+
+
+async def test_field_case_c14_a_list_passes_on_the_length_that_an_engine_told():
+    async def engine(conn: Conn) -> None:
+        assert conn.seen.header("Authorization") is None
+        told = {"id": "served", "root": "/models/x", "max_model_len": 4096}
+        await conn.json({"data": [{"id": "adapter", "max_model_len": 1}, told]})
+
+    async def silent(conn: Conn) -> None:
+        await conn.until_closed()
+
+    async def plain(conn: Conn) -> None:
+        await conn.json({"data": [{"id": "served", "max_model_len": "many"}]})
+
+    headers = {"Authorization": "Bearer of-the-caller"}
+    async with (
+        backend.running(engine) as server,
+        backend.running(silent) as hung,
+        backend.running(plain) as other,
+        stage() as s,
+    ):
+        s.put(pod(server), phase="Ready")
+        s.put(pod(hung), key=ServiceKey("ai", "hung"))
+        s.put(pod(other), key=ServiceKey("ai", "plain"))
+        s.put(key=ServiceKey("ai", "sleeps"))
+        for _ in range(2):
+            async with s.get("/v1/models", host=SPACE, headers=headers) as response:
+                data = {m["id"]: m for m in (await response.json())["data"]}
+            assert {k: m.get("max_model_len") for k, m in data.items()} == {
+                "chat": 4096, "hung": None, "plain": None, "sleeps": None
+            }  # fmt: skip
+            assert "root" not in data["chat"] and data["chat"]["owned_by"] == "ai"
+        async with s.get("/v1/models/chat", host=SPACE) as response:
+            assert (await response.json())["max_model_len"] == 4096
+        assert len(server.seen) == len(other.seen) == 1
+        assert asleep(s)

@@ -7,6 +7,7 @@ import anyio
 import pytest
 
 from hearth.proxy import running_time
+from hearth.proxy.running_time import fail_after
 from tests import hanging
 
 SOON_S = 0.01
@@ -16,14 +17,14 @@ async def test_it_ends_what_lasts_too_long():
     with running_time.move_on_after(SOON_S) as scope:
         await anyio.sleep_forever()
     assert scope.cancelled_caught
-    with pytest.raises(TimeoutError), running_time.fail_after(SOON_S):
+    with pytest.raises(TimeoutError), fail_after(SOON_S):
         await anyio.sleep_forever()
 
 
 async def test_what_ends_in_time_is_let_be():
     with running_time.move_on_after(SOON_S) as scope:
         await anyio.lowlevel.checkpoint()
-    with running_time.fail_after(hanging.limit_s()):
+    with fail_after(hanging.limit_s()):
         await anyio.lowlevel.checkpoint()
     assert not scope.cancelled_caught
 
@@ -41,5 +42,5 @@ async def test_field_case_c15_time_in_which_the_loop_did_not_run_is_not_the_peer
 
 
 async def test_errors_pass():
-    with pytest.raises(KeyError), running_time.fail_after(hanging.limit_s()):
+    with pytest.raises(KeyError), fail_after(hanging.limit_s()):
         raise KeyError

@@ -1,4 +1,4 @@
-"""Which model names each backend answers to."""
+"""Which model names each backend answers to, and what else it tells of its model."""
 
 import time
 from collections.abc import Callable
@@ -25,12 +25,15 @@ class Unknown(Enum):
     UNKNOWN = auto()
 
 
-class _Model(msgspec.Struct):
+class Model(msgspec.Struct):
+    """As an engine lists it."""
+
     id: str
+    max_model_len: object = None
 
 
 class _Models(msgspec.Struct):
-    data: list[_Model]
+    data: list[Model]
 
 
 class ServedNames:
@@ -43,6 +46,8 @@ class ServedNames:
         self._session = session
         self._clock = clock
         self._lists: dict[str, tuple[float, tuple[str, ...]]] = {}
+        self._max_model_lens: dict[str, dict[str, int]] = {}
+        self._learnt_at: dict[str, float] = {}
 
     def name(self, key: ServiceKey, backend: Backend, model: str | None) -> str | Unknown | None:
         """What to put in place of `model`; None: leave the body alone."""
@@ -60,12 +65,33 @@ class ServedNames:
 
     async def ask(self, backend: Backend, authorization: str) -> None:
         """Learn the names: from the backend's own list, if it has one."""
-        names = await self._ask(backend, authorization)
+        models = await self._ask(backend, authorization)
         if len(self._lists) >= _LISTS:
             self._lists.clear()
-        self._lists[backend.uid] = (self._clock(), names)
+            self._max_model_lens.clear()
+            self._learnt_at.clear()
+        self._lists[backend.uid] = (self._clock(), tuple(m.id for m in models))
+        self._max_model_lens[backend.uid] = {
+            m.id: m.max_model_len for m in models if type(m.max_model_len) is int
+        }
 
-    async def _ask(self, backend: Backend, authorization: str) -> tuple[str, ...]:
+    async def learn(self, backend: Backend) -> None:
+        """The same for a list of ours: with no caller's key, and not again for a while if the
+        caller does not wait for it."""
+        self._learnt_at[backend.uid] = self._clock()
+        await self.ask(backend, "")
+
+    def max_model_len(self, backend: Backend) -> int | Unknown | None:
+        """How many tokens its model takes in all, where it tells; UNKNOWN: not asked yet, or
+        without an answer some time ago."""
+        asked_at, names = self._lists.get(backend.uid, (float("-inf"), ()))
+        if not names:
+            asked_at = max(asked_at, self._learnt_at.get(backend.uid, asked_at))
+            return None if self._clock() - asked_at < ASK_AGAIN_S else Unknown.UNKNOWN
+        served = backend.served_name if backend.served_name in names else names[0]
+        return self._max_model_lens[backend.uid].get(served or "")
+
+    async def _ask(self, backend: Backend, authorization: str) -> list[Model]:
         url = f"http://{authority(backend.host, backend.port)}/v1/models"
         fields = {"Authorization": authorization} if authorization else {}
         try:
@@ -74,7 +100,7 @@ class ServedNames:
                     text = await answer.content.read(_LIST_BYTES)
                     while len(text) < _LIST_BYTES and (more := await answer.content.readany()):
                         text += more
-            return tuple(m.id for m in msgspec.json.decode(text, type=_Models).data)
+            return msgspec.json.decode(text, type=_Models).data
         except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError):
             # Whether it takes requests at all, the request itself will show.
-            return ()
+            return []

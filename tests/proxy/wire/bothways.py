@@ -19,6 +19,7 @@ from hearth.proxy.gateway import Gateway
 from hearth.proxy.hosts import HostTable
 from hearth.proxy.wire.front import Front
 from hearth.proxy.wire.link import Link
+from hearth.proxy.wire.names import Model
 from hearth.proxy.wire.states import Phase
 from hearth.routes import Backend, ColdStart, KeyRef, Route, RouteTable
 from tests.proxy.stage import CHAT, HOST, KEY, SHARED, Record
@@ -447,13 +448,13 @@ class World:
         await asyncio.sleep(0)
         return None if link.closing else link
 
-    async def _answers(self, host: str, question: object) -> bool:
+    async def _probe(self, host: str, question: object) -> str | None:
         await asyncio.sleep(0)
-        return self.up[question.port - 1]
+        return None if self.up[question.port - 1] else "connection refused"
 
-    async def _names(self, backend: Backend, authorization: str) -> tuple[str, ...]:
+    async def _names(self, backend: Backend, authorization: str) -> list[Model]:
         await asyncio.sleep(0)
-        return ("served",)
+        return [Model("served")]
 
     # Steps
 
@@ -475,7 +476,7 @@ class World:
             self.parts.pool._connect = self._connect
             self.parts.names._ask = self._names
             self.gateway._keys._sleep = self._nap
-            self.gateway._readiness._answers = self._answers
+            self.gateway._readiness._answer = self._probe
             try:
                 for step in steps:
                     # No two requests are due at one moment.
