@@ -8,8 +8,8 @@ import aiohttp
 import anyio
 import anyio.abc
 
+from hearth import running_time
 from hearth.api.meta import ServiceKey, authority
-from hearth.proxy import running_time
 from hearth.proxy.endpoints import Endpoints
 from hearth.proxy.wire.nursery import Nursery
 from hearth.routes import Backend, HttpReadiness, ProbeResult, TcpReadiness

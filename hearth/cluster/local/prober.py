@@ -12,6 +12,7 @@ from grpclib.exceptions import GRPCError, StreamTerminatedError
 from grpclib.health.v1.health_grpc import HealthStub
 from grpclib.health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
+from hearth import running_time
 from hearth.api.meta import authority
 from hearth.cluster.local import probes, processes
 
@@ -61,7 +62,7 @@ async def send(
 async def _get(action: probes.Http, timeout_s: float, http: aiohttp.ClientSession) -> Result:
     url = f"{action.scheme}://{authority(action.host, action.port)}{action.path}"
     try:
-        with anyio.fail_after(timeout_s):
+        with running_time.fail_after(timeout_s):
             for _ in range(_REDIRECTS):
                 async with http.get(
                     url, headers=action.headers, allow_redirects=False, timeout=_NO_TIMEOUT
@@ -89,7 +90,7 @@ def _host(url: str) -> str | None:
 
 async def _connect(action: probes.Tcp, timeout_s: float) -> Result:
     try:
-        with anyio.fail_after(timeout_s):
+        with running_time.fail_after(timeout_s):
             await (await anyio.connect_tcp(action.host, action.port)).aclose()
     except TimeoutError:
         return Result(False, f"dial tcp {authority(action.host, action.port)}: i/o timeout")
@@ -111,7 +112,7 @@ async def _execute(action: probes.Exec, timeout_s: float, execute: Execute) -> R
 async def _check(action: probes.Grpc, timeout_s: float) -> Result:
     channel = Channel(action.host, action.port)
     try:
-        with anyio.fail_after(timeout_s):
+        with running_time.fail_after(timeout_s):
             answer = await HealthStub(channel).Check(HealthCheckRequest(service=action.service))
     except TimeoutError:
         return Result(False, f"timeout: no answer within {timeout_s:g}s")

@@ -8,9 +8,8 @@ from typing import Protocol
 
 import anyio.lowlevel
 
-from hearth import keepalive
+from hearth import keepalive, running_time
 from hearth.api.meta import authority
-from hearth.proxy import running_time
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.nursery import Main
 from hearth.proxy.wire.sweep import NEVER, Sweep

@@ -1,4 +1,6 @@
+import asyncio
 import socket
+import time
 from contextlib import asynccontextmanager
 
 import anyio
@@ -157,3 +159,24 @@ async def test_grpc():
     finally:
         server.close()
         await server.wait_closed()
+
+
+@pytest.mark.parametrize("kind", ["http", "tcp"])
+async def test_field_case_c15_a_loop_that_comes_late_fails_no_probe(kind):
+    """Each turn takes as long as the probe may; the engine must not pay with its life."""
+    limit_s = 0.02
+
+    def stall() -> None:
+        time.sleep(limit_s)  # noqa: TID251 - the fault itself
+        nonlocal stalling
+        stalling = loop.call_soon(stall)
+
+    loop = asyncio.get_running_loop()
+    async with served() as (port, _):
+        action = (
+            probes.Http("http", IP, port, "/status/200") if kind == "http" else probes.Tcp(IP, port)
+        )
+        stalling = loop.call_soon(stall)
+        result = await send(action, timeout_s=limit_s)
+        stalling.cancel()
+    assert result.success

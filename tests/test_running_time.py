@@ -6,8 +6,8 @@ import time
 import anyio
 import pytest
 
-from hearth.proxy import running_time
-from hearth.proxy.running_time import fail_after
+from hearth import running_time
+from hearth.running_time import fail_after
 from tests import hanging
 
 SOON_S = 0.01
