@@ -414,7 +414,7 @@ async def test_field_case_126_a_path_that_is_none_of_the_list_stays_exact():
                 assert (response.status, code_of(await response.text())) == (404, "unknown_url")
         async with s.get("/v1//models/") as response:
             assert response.status == 200
-        assert server.seen == []
+        assert all(seen.target == "/v1/models" for seen in server.seen)
 
 
 @pytest.mark.parametrize("path", ["/tokenize", "/score", "/rerank", "/v2/rerank", "/v2/embed"])
