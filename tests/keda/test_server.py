@@ -236,3 +236,19 @@ async def test_field_case_56_the_kernel_asks_whether_a_silent_peer_is_still_ther
         kind, left = timer(world.port)
         assert kind == "02" and left <= keepalive.PEER_S * 100
         await stream.cancel()
+
+
+async def test_field_case_97_a_web_page_finds_nobody_to_talk_to(world):
+    """Browsers speak HTTP/1.1 to a port without TLS: what they say ends the connection, unread."""
+    world.serve()
+    page = b"POST /externalscaler.ExternalScaler/IsActive HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with hanging.guard():
+        async with await anyio.connect_tcp("127.0.0.1", world.port) as stream:
+            await stream.send(page)
+            data = b""
+            try:
+                while True:
+                    data += await stream.receive()
+            except (anyio.EndOfStream, anyio.BrokenResourceError):
+                pass
+    assert b"HTTP/1" not in data

@@ -246,6 +246,8 @@ def cors(head: heads.RequestHead, config: GatewayConfig) -> bytes:
 
 def cross_site(head: heads.RequestHead, config: GatewayConfig) -> bool:
     """Whether a web page asks that may not."""
+    if not (head.field(b"origin") or head.field(b"sec-fetch-site")):
+        return False
     host = head.host.decode("latin-1")
     return browsers.cross_site(
         lambda name: head.field(name.encode()).decode("latin-1"),

@@ -287,12 +287,14 @@ BODIES = {
     "odd stream": b'{"model":"ai/chat","stream":0}',
     "no JSON": b'{"model":',
     "empty": b"",
+    "marked": b'\xef\xbb\xbf{"model":"ai/chat","a":1}',
     "no model": b"{}",
     "big": b'{"model":"ai/chat","a":"' + b"a" * 60_000 + b'"}',
     "too big": b'{"model":"ai/chat","a":"' + b"a" * 70_000 + b'"}',
 }
 _USUAL = ("plain", "plain", "plain", "streams", "streams", "no stream", "big")
-PATHS = (CHAT, CHAT, CHAT, "/v1/embeddings", "/v1/messages", f"{CHAT}?a=b:c", "/v1/tokenize")
+PATHS = (CHAT, CHAT, CHAT, "/v1/embeddings", "/v1/messages", f"{CHAT}?a=b:c", "/v1/tokenize",
+         "/v1//embeddings")  # fmt: skip
 
 
 def request(
