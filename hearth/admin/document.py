@@ -200,7 +200,8 @@ def _failure(route: Route, wall_s: float, *, full: bool) -> Reason | None:
 def _plain(route: Route, why: Refusal | Delay | None, *, full: bool) -> Reason | None:
     if why is None:
         return None
-    return Reason(why.reason, why.message if full else _brief(route, ""))
+    kind = why.brief if isinstance(why, Delay) else ""
+    return Reason(why.reason, why.message if full else _brief(route, kind))
 
 
 def _brief(route: Route, kind: str) -> str:

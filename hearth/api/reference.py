@@ -32,6 +32,8 @@ missing there. What KEDA complains of during a change of leader does not count. 
 What waits for `Ready`, such as Helm's `--wait`, Flux, `kubectl wait --for=condition=Ready` and all
 that goes by kstatus, takes a service that sleeps as done, and waits for one that wakes or is
 Degraded until its own time-out. `kubectl wait --for=condition=Active` waits for a pod that serves.
+For a moment after an edit a condition may still be that of the spec before: its
+`observedGeneration` tells.
 """
 
 _RUNTIME_OPTIONS = """\

@@ -142,7 +142,7 @@ def test_field_case_139_the_words_of_engine_and_cluster_are_not_for_everybody(de
             phase="Degraded",
             failure=Failure(reason="OOMKilled", message="log: secret", brief="it was killed"),
             refusal=Refusal(reason="Render", message="args: secret"),
-            delay=Delay(reason="SchedulingDelayed", message="node secret"),
+            delay=Delay(reason="SchedulingDelayed", message="node secret", brief="no node"),
         )
     )
     found = read(demand, routes, full=False)
@@ -152,7 +152,7 @@ def test_field_case_139_the_words_of_engine_and_cluster_are_not_for_everybody(de
     assert {name: service[name]["message"] for name in ("failure", "refusal", "delay")} == {
         "failure": f"it was killed; {command} shows more",
         "refusal": f"{command} shows why",
-        "delay": f"{command} shows why",
+        "delay": f"no node; {command} shows more",
     }
     assert service["failure"]["reason"] == "OOMKilled"
 
