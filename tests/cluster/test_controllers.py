@@ -103,7 +103,7 @@ class Live:
         """A condition of the service."""
         await self.objects(
             kinds.llm_service("serving.hearth.dev"),
-            lambda services: words in str(services[0]["status"]["conditions"]),
+            lambda services: words in str(services[0].get("status")),
         )
 
     async def told(self, reason):
