@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from hearth.api.meta import ServiceKey
-from hearth.routes import Route, RouteTable
+from hearth.routes import ProbeResult, Route, RouteTable
 
 _WORDS = {
     "Pending": "wanted, starting",
@@ -47,7 +47,8 @@ class Console:
             if self._shown.pop(key, None) is not None:
                 self._line(f"{key}  removed")
             return
-        text = state(route, usable=len(self._routes.endpoints(key)))
+        probe = self._routes.settled_probe(key)
+        text = state(route, usable=len(self._routes.endpoints(key)), probe=probe)
         # Between two restarts it waits, which is another state of the same failure.
         restart = _RESTART.search(text)
         what = restart[0] if restart else text
@@ -59,7 +60,7 @@ class Console:
         self._write(f"{time.strftime('%H:%M:%S')}  {text}")
 
 
-def state(route: Route, *, usable: int) -> str:
+def state(route: Route, *, usable: int, probe: ProbeResult | None = None) -> str:
     """One phrase: what the model is doing, and why where that is not plain."""
     reason = route.failure or route.refusal
     if reason is not None:
@@ -69,7 +70,9 @@ def state(route: Route, *, usable: int) -> str:
         return "ready" if usable == 1 else f"ready, {usable} replicas"
     if route.delay is not None:
         return f"waiting: {route.delay.reason}: {brief(route.delay.message)}"
-    return _WORDS.get(route.phase, route.phase)
+    word = _WORDS.get(route.phase, route.phase)
+    # What an engine says while it loads is no news; that it does not know the request is.
+    return f"{word}: {probe.words}" if probe is not None and probe.final else word
 
 
 def brief(message: str) -> str:

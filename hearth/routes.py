@@ -68,6 +68,11 @@ class ProbeResult:
         """Both, without the time."""
         return f"{self.request}: {self.answer}"
 
+    @property
+    def final(self) -> bool:
+        """Whether no waiting mends it: the request itself is wrong."""
+        return self.answer in ("400", "401", "403", "404", "405")
+
 
 @dataclass(slots=True)
 class _Probed:

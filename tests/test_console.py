@@ -6,7 +6,7 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.console import Console, brief
-from hearth.routes import Backend, Delay, Failure, Refusal, Route, RouteTable
+from hearth.routes import Backend, Delay, Failure, ProbeResult, Refusal, Route, RouteTable
 
 CHAT = ServiceKey("ai", "chat")
 
@@ -128,3 +128,18 @@ def test_the_opening_names_every_address():
     text = "\n".join(lines)
     assert "http://127.0.0.1:8080/v1" in text and "http://127.0.0.1:8081/" in text
     assert "/tmp/logs" in text
+
+
+def test_field_case_109_a_readiness_request_that_the_engine_does_not_know_is_said_once():
+    lines, table = [], RouteTable()
+    table.listen(Console(table, lines.append).changed)
+    pod = Backend(uid="1", pod="1", host="127.1.0.1", port=1, ready=False)
+    table.put(Route(key=CHAT, uid="u", created=0, phase="Loading", backends=(pod,)))
+    for answer in ("connection refused", "503", "404"):
+        for now in range(20):
+            result = ProbeResult(request="GET /health on port 8000", answer=answer)
+            table.probed(CHAT, "1", result, now=now)
+    assert [line[10:] for line in lines] == [
+        "ai/chat  loading",
+        "ai/chat  loading: GET /health on port 8000: 404",
+    ]

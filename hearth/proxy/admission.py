@@ -146,7 +146,7 @@ def too_late(
     told = f"; {answered(probe, brief=brief)}" if probe else ""
     if route.phase == "Pending":
         state, advice = "it has no pod yet", f"its status may say why: {_describe(route.key)}"
-    elif probe is not None and probe.answer in _NOT_THERE:
+    elif probe is not None and probe.final:
         state = "it is loading"
         advice = "the path and port of the runtime's readiness probe are to be looked at"
     else:
@@ -165,8 +165,6 @@ def _is_paused(route: Route) -> bool:
 
 
 _SEE_LOG = "Try again; if it stays so, its engine's log says why."
-_NOT_THERE = ("400", "401", "403", "404", "405")
-"""Answers to a readiness request that no waiting mends."""
 
 
 def ended(route: Route | None, *, retry_after_s: int, brief: bool) -> Problem | None:
