@@ -15,6 +15,9 @@ from hearth.proxy.endpoints import Availability, Endpoints
 from hearth.proxy.estimate import Estimate
 from hearth.routes import Backend, Route, RouteTable
 
+LATE_S = 5.0
+"""How much later than it was told to a client may come, at least."""
+
 
 class Place:
     """One request's place on one endpoint; `release` gives it back exactly once."""
@@ -74,6 +77,7 @@ class Activation:
         self._endpoints = endpoints
         self._balance = balance
         self._ready_grace_s = ready_grace_s
+        self._margin_s = max(ready_grace_s, LATE_S)
         self._brief_errors = brief_errors
         self._clock = clock
         self._wall = wall
@@ -116,7 +120,7 @@ class Activation:
     def sent_away(self, key: ServiceKey, *, retry_after_s: float) -> None:
         """A client was told when to come again: until then, and a moment longer, the service stays
         wanted, ready or not."""
-        self._demand.promise(key, seconds=retry_after_s + self._ready_grace_s)
+        self._demand.promise(key, seconds=retry_after_s + self._margin_s)
 
     def decide(self, route: Route) -> admission.Decision:
         """What becomes of a request that has no place."""
@@ -195,7 +199,7 @@ class Activation:
                 route,
                 availability,
                 probe=self._routes.probe(key),
-                lasts_s=max(self._demand.lease_s(key), estimate.OVERDUE_S + self._ready_grace_s),
+                lasts_s=max(self._demand.lease_s(key), estimate.OVERDUE_S + self._margin_s),
                 brief=self._brief_errors,
             ),
             retry_after_s=estimate.OVERDUE_S,

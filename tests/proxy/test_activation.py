@@ -29,7 +29,7 @@ REFUSED = ProbeResult(request="TCP connection to port 1", answer="connection ref
 class World:
     """The tables and who waits."""
 
-    def __init__(self, *, brief_errors: bool = False) -> None:
+    def __init__(self, *, brief_errors: bool = False, ready_grace_s: float = 10) -> None:
         self.now, self.wall = 0.0, 1000.0
         self.routes = RouteTable()
         self.demand = DemandTable(linger_s=30, clock=lambda: self.now)
@@ -41,7 +41,7 @@ class World:
             demand=self.demand,
             endpoints=self.endpoints,
             balance=self.balance,
-            ready_grace_s=10,
+            ready_grace_s=ready_grace_s,
             brief_errors=brief_errors,
             clock=lambda: self.now,
             on_change=self.nudged.append,
@@ -356,6 +356,16 @@ def test_a_pod_that_goes_is_forgotten_when_its_last_answer_ends():
     assert len(w.balance) == 0
     w.routes.drop(KEY)
     assert w.activation.take(KEY) is None
+
+
+def test_field_case_c4_a_client_may_be_late_though_the_grace_is_short():
+    w = World(ready_grace_s=0.2)
+    w.activation.sent_away(KEY, retry_after_s=3)
+    w.put("p")
+    w.now = 7.9
+    assert w.demand.demand(KEY) == 1
+    w.now = 8
+    assert w.demand.demand(KEY) == 0
 
 
 def test_field_case_c14_it_goes_on_as_long_as_it_says():
