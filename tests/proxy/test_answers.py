@@ -1,11 +1,13 @@
 """Every error of ours as clients see it."""
 
 import json
+import re
 
 import pytest
 
 from hearth.proxy import answers
 from hearth.proxy.answers import ANSWERS, Code, Dialect, Problem
+from tests.pages import ROOT
 
 
 def test_every_code_has_an_answer():
@@ -211,3 +213,13 @@ def test_field_case_c6_an_engine_s_code_type_and_param_are_its_own(status, text,
     error = answers.relayed(status, text)
     assert (error.message, error.status) == ("m", status)
     assert (error.type, error.code, error.param) == fields
+
+
+def test_every_code_is_on_the_page_with_its_status():
+    page = (ROOT / "docs" / "answers.md").read_text()
+    told = {
+        (code, int(status))
+        for codes, status in re.findall(r"^\| (.*?) \| (\d{3}) \|", page, re.MULTILINE)
+        for code in re.findall(r"`(\w+)`", codes)
+    }
+    assert told == {(str(code), ANSWERS[code].status) for code in Code}
