@@ -230,6 +230,35 @@ async def test_field_case_148_our_error_reaches_the_client_after_half_an_event(s
         assert caught.value.code == "upstream_error"
 
 
+@pytest.mark.parametrize("whole", [True, False])
+@pytest.mark.parametrize("cold", [True, False])
+async def test_field_case_c3_half_a_response_is_never_taken_for_a_whole_one(whole, cold):
+    created = b'data: {"type":"response.created","sequence_number":0,"response":{}}\n\n'
+    completed = created.replace(b"created", b"completed")
+
+    async def engine(conn: Conn) -> None:
+        if conn.seen.method == "GET":
+            return await conn.json({})
+        await conn.events()
+        await conn.chunk(b"event: response.created\n" + created)
+        if whole:
+            await conn.chunk(b"event: response.completed\n" + completed)
+        await conn.end()
+
+    async with backend.running(engine) as server, stage() as s:
+        s.put(*(() if cold else (pod(server),)))
+        options = Client(s, sync=False, stream=True).options
+        async with openai.AsyncOpenAI(**options) as client, waking(s, server):
+            seen = []
+            try:
+                stream = await client.responses.create(model="chat", input="hi", stream=True)
+                async for event in stream:
+                    seen.append(event.type)
+            except openai.APIError as error:
+                seen.append(error.code)
+        assert seen == ["response.created", "response.completed" if whole else "upstream_error"]
+
+
 async def test_field_case_c9_the_stock_client_does_not_come_back_for_nothing(stream):
     async with stage() as s:
         s.put(refusal=Refusal(reason="Render", message="m"))

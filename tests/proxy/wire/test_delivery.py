@@ -91,7 +91,7 @@ def test_what_the_kernel_counts(way, untaken):
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         closed = threading.Event()
-        thread = threading.Thread(target=engine, args=(listener, way, closed))
+        thread = threading.Thread(target=engine, args=(listener, way, closed), daemon=True)
         address = listener.getsockname()
         thread.start()
         with socket.create_connection(address) as sock:

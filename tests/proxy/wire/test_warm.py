@@ -134,7 +134,7 @@ class Closing:
         self.read = threading.Event()
         self.ended = threading.Event()
         self.requests: list[bytes] = []
-        self.thread = threading.Thread(target=self._run)
+        self.thread = threading.Thread(target=self._run, daemon=True)
         self.thread.start()
 
     def _run(self) -> None:
