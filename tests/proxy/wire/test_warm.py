@@ -197,8 +197,8 @@ async def test_field_case_129_what_an_engine_took_is_not_sent_again(way, end):
         s.put(pod(server), pod(other))
         s.gateway._parts.balance.failed(pod(other).uid, base_s=60, now=s.gateway._parts.clock())
         if way == "application":
-            # A list of models goes to no engine, and the connection to the application.
-            data = f"GET /v1/models HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode() + data
+            # This goes to no engine, and its connection to the application.
+            data = f"GET /none HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode() + data
         elif way == "DELETE":
             data = f"DELETE /v1/responses/r HTTP/1.1\r\nHost: {HOST}\r\n".encode()
             data += b"Connection: close\r\n\r\n"
