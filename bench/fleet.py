@@ -17,7 +17,7 @@ OUT = HERE / "out"
 BACKEND_PORT = 9100
 CHAT = "/v1/chat/completions"
 STREAM = "/v1/responses"
-"""A route whose streams need no `[DONE]`: the backend's events are numbered, and counted."""
+"""A route whose streams end without `[DONE]`: the backend's events are numbered, and counted."""
 
 _NGINX = """
 worker_processes 1; daemon off; pid {out}/nginx.pid; error_log {out}/nginx.err;
