@@ -25,10 +25,12 @@ _NOTED = frozenset(
         b"content-encoding",
         b"keep-alive",
         b"authorization",
+        b"x-api-key",
         b"upgrade",
         b"x-request-id",
     )
 )
+_KEYS = {b"authorization": "Authorization", b"x-api-key": "X-Api-Key"}
 _ABSOLUTE = re.compile(rb"https?://([^/?#@\\\s]+)(|[/?][^#]*)", re.IGNORECASE)
 _TIMEOUT = re.compile(rb"(?:^|[,;\s])timeout\s*=\s*\"?([0-9]{1,9})", re.IGNORECASE)
 _SHORT_S = 4
@@ -148,7 +150,7 @@ class RequestHead:
             raise too_many()
         hosts = 0
         codings = None
-        key: bytes | None = None
+        keys: dict[bytes, bytes] = {}
         upgrades: frozenset[bytes] = frozenset()
         for low, _, value in fields:
             if low not in _NOTED:
@@ -164,10 +166,9 @@ class RequestHead:
                 codings = value if codings is None else b"twice"
             elif low == b"connection":
                 self.hops |= _tokens(value)
-            elif low == b"authorization":
-                if key is not None and value != key:
-                    raise Malformed("The request has two Authorization headers that differ.")
-                key = value
+            elif low in _KEYS:
+                if keys.setdefault(low, value) != value:
+                    raise Malformed(f"The request has two {_KEYS[low]} headers that differ.")
             elif low == b"upgrade":
                 upgrades |= _tokens(value)
             elif low == b"x-request-id":

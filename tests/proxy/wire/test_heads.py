@@ -53,6 +53,7 @@ def post(*lines: bytes, version: bytes = b"1.1", target: bytes = b"/v1/x", host:
         post(target=b"http://chat.ai.svc/v1/x", host=HOST + HOST),
         post(target=b"http://chat.ai.svc/v1/x", host=b""),
         post(b"Authorization: Bearer a", b"authorization: Bearer b"),
+        post(b"X-Api-Key: a", b"X-Api-Key: b"),
         post(target=b"/v1/x#y"),
         post(target=b"*"),
         post(target=b"/v1/\xc3\xa9"),
