@@ -121,7 +121,7 @@ class Scaling(Model):
     target: Positive = 10
     """Pending requests one replica should have."""
     activation_timeout: Duration = Duration.parse("5m")
-    """How long a cold request is held, or how long the demand of a rejected one lasts."""
+    """How long a cold request is held, or how long a start for a rejected one may take."""
     scale_down_stabilization: Duration = Duration.parse("5m")
     """Quiet time before replicas go, also the last one; whole seconds from 0s to 1h."""
     drain_timeout: Duration = Duration.parse("2m")
