@@ -103,6 +103,22 @@ async def test_zero_one_many_one_zero():
         assert repr(scaler) == "<BuiltinScaler scales nothing>"
 
 
+async def test_field_case_c4_it_waits_for_who_was_told_when_to_come():
+    """Long after its window: what was promised is demand, ready or not."""
+    async with at_work() as (of, _):
+        await of.deploy()
+        began = of.time.now
+        of.demand.promise(KEY, seconds=600)
+        await of.sees(1)
+        of.serve(True)
+        of.demand.end_lease(KEY, grace_s=10)
+        while of.routes.find(KEY).scale.replicas:
+            await of.time.sleep_out(POLL_S)
+            await settle()
+        assert of.time.now - began > 600
+        assert [count for _, count in of.cluster.scales] == [1, 0]
+
+
 async def test_a_wake_is_written_once_and_at_once():
     async with at_work() as (of, _):
         await of.deploy()
