@@ -139,12 +139,12 @@ class App:
             polling_s=settings.polling_interval,
             hpa_watchdog_s=hpa_watchdog_s,
         )
-        self._unready: str | None = "the cluster's state is not read yet"
+        self._unready: str | None = _NOT_READ
         self.admin = Admin(
             self.demand,
             self.routes,
             self.metrics,
-            {"hearth": lambda: self._unready},
+            {"hearth": self._why_unready},
             watches={str(i.kind): i.staleness_s for i in self.watching.informers},
             domains=(
                 *settings.admin_hosts,
@@ -190,8 +190,8 @@ class App:
             ) from error
         return Addresses(gateway=gateway, admin=admin, scaler=scaler, scaler_tls=scaler_tls)
 
-    async def watch(self) -> None:
-        """Keep in memory what the cluster holds, until cancelled."""
+    async def watch(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Keep in memory what the cluster holds, until cancelled.  Started once all was read."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.metrics.watch_loop)
             for informer in self.watching.informers:
@@ -199,6 +199,7 @@ class App:
             for informer in self.watching.informers:
                 await informer.synced.wait()
             self._unready = None
+            task_status.started()
 
     async def lead(
         self,
@@ -290,6 +291,18 @@ class App:
         self.unready("Hearth is stopping")
         await self.gateway.drain(self._settings.drain_limit)
 
+    def _why_unready(self) -> str | None:
+        if self._unready != _NOT_READ:
+            return self._unready
+        unread = [one for one in self.watching.informers if not one.synced.is_set()]
+        refused = ", ".join(str(one.kind) for one in unread if one.forbidden)
+        if refused:
+            return (
+                f"{_NOT_READ}: Hearth may not list and watch {refused}; give its ServiceAccount"
+                " that right (the chart does so, unless rbac.create is false)"
+            )
+        return f"{_NOT_READ}: {', '.join(str(one.kind) for one in unread)}" if unread else _NOT_READ
+
     def _add_namespace(self, namespace: str) -> None:
         # Each service there is one of the owners: many that come together are written at once.
         self._namespaces.add(namespace, after_s=_TOGETHER_S)
@@ -298,6 +311,7 @@ class App:
         self.metrics.reconciled(result=outcome, seconds=seconds)
 
 
+_NOT_READ = "the cluster's state is not read yet"
 _STOP_S = 5.0
 _TOGETHER_S = 0.5
 _CERTIFICATES_S = 5.0

@@ -101,7 +101,9 @@ class _Member:
     async def run(self, tasks: TaskGroup) -> None:
         """Seek the Lease, and act while we hold it."""
         await self._role.take_off_own()
-        tasks.start_soon(self._app.watch)
+        # Who cannot read the cluster, for want of a right perhaps, cannot serve it: whoever can
+        # must find the Lease free.
+        await tasks.start(self._app.watch)
         tasks.start_soon(self._leader.run)
         async for state in self._leader.changes():
             match state:

@@ -14,10 +14,14 @@ from hearth.api import manifests
 from hearth.api.meta import ServiceKey
 from hearth.app import App, CannotStart
 from hearth.cluster import kinds
+from hearth.cluster.interface import Forbidden
+from hearth.cluster.leader import Leader, Leadership
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.externalscaler.externalscaler_grpc import ExternalScalerStub
 from hearth.externalscaler.externalscaler_pb2 import ScaledObjectRef
 from hearth.reconcile.site import Site
+from hearth.role import Role
+from hearth.run import _Member
 from hearth.settings import ClusterSettings, LocalSettings
 from tests import demanded, hanging
 from tests.keda.pki import Pki
@@ -105,6 +109,42 @@ async def test_not_ready_until_the_cluster_was_read():
     async with app.listen() as bound, aiohttp.ClientSession() as session:
         status, why = await Client(session, bound).ready()
     assert status == 503 and "not read yet" in why["hearth"]
+
+
+class Refusing(LocalCluster):
+    """A cluster that lets nobody list ReplicaSets until `granted`."""
+
+    granted = False
+
+    async def list(self, kind, **how):
+        if kind == kinds.REPLICA_SET and not self.granted:
+            raise Forbidden("cannot list resource replicasets")
+        return await super().list(kind, **how)
+
+
+async def test_a_right_that_is_missing_is_named_and_keeps_nobody_else_from_leading():
+    cluster = Refusing()
+    app = App(cluster, settings(), replica_sets=True)
+    leader = Leader(cluster, key=ServiceKey("sys", "hearth"), identity="me")
+    role = Role(cluster, cluster, namespace="sys", pod="")
+    member = _Member(app, leader, role, ClusterSettings())
+    async with app.listen() as bound, aiohttp.ClientSession() as session:
+        client = Client(session, bound)
+        with hanging.guard():
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(member.run, tasks)
+                why = ""
+                while "may not list and watch replicasets" not in why:
+                    status, said = await client.ready()
+                    assert status == 503
+                    why = said["hearth"]
+                assert (await cluster.list(kinds.LEASE)).items == []
+                cluster.granted = True
+                async for state in leader.changes():
+                    if state is Leadership.LEADING:
+                        break
+                assert (await client.ready())[0] == 200
+                tasks.cancel_scope.cancel()
 
 
 async def test_leading_begins_once_every_service_has_its_route_and_its_objects():

@@ -9,7 +9,15 @@ import anyio
 
 from hearth.api.meta import Manifest, ServiceKey, key_of
 from hearth.cluster.backoff import Backoff
-from hearth.cluster.interface import Change, Cluster, ClusterError, Expired, Kind, KindMissing
+from hearth.cluster.interface import (
+    Change,
+    Cluster,
+    ClusterError,
+    Expired,
+    Forbidden,
+    Kind,
+    KindMissing,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +63,8 @@ class Informer:
         """Set when the first list is in, or the kind turned out to be missing."""
         self.available = True
         """Whether the cluster serves this kind."""
+        self.forbidden = False
+        """Whether the cluster refused the last list for want of a right."""
         self.long_pauses = 0
         """How often it was not followed for more than a second, after failures."""
         self._cluster = cluster
@@ -127,6 +137,7 @@ class Informer:
                 self._miss()
                 await anyio.sleep(self._missing_retry_s)
             except ClusterError as error:
+                self.forbidden = isinstance(error, Forbidden)
                 settled = self._clock() - began >= _SETTLED_S
                 failures = 1 if settled else failures + 1
                 if not (settled and isinstance(error, Expired)):
@@ -137,6 +148,7 @@ class Informer:
             self.kind, namespace=self._namespace, labels=self._labels
         )
         self._hear(listing.version)
+        self.forbidden = False
         flips, self.available = not self.available, True
         found = {key_of(manifest): manifest for manifest in listing.items}
         for key in [key for key in self._objects if key not in found]:

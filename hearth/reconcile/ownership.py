@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -80,6 +80,7 @@ def backend(
     pods: Iterable[Manifest],
     *,
     replica_sets: Iterable[Manifest] | None,
+    known: Container[str] = (),
 ) -> Backend:
     """The service's own of what has its name or bears its label.
 
@@ -90,7 +91,8 @@ def backend(
       the pod;
     * it is called as what controls it calls its pods: Kubernetes adopts whatever bears all labels;
     * it is younger than the service, or made from the Deployment's present template: with an
-      adopted Deployment, or ReplicaSet, come pods that serve another model.
+      adopted Deployment, or ReplicaSet, come pods that serve another model.  A pod of which that
+      was so once (`known`, by uid) stays the service's while another template is rolled out.
     """
     if deployment is None or not controlled(service, deployment):
         return Backend()
@@ -101,7 +103,11 @@ def backend(
         owner = pod if sets is None else sets.get(controller(pod).get("uid", ""))
         if not _chained(pod, owner, deployment):
             strangers.extend(_stranger(pod, owner, deployment))
-        elif _young(pod, service) or _current(pod, owner, deployment):
+        elif (
+            pod["metadata"]["uid"] in known
+            or _young(pod, service)
+            or _current(pod, owner, deployment)
+        ):
             ours.append(pod)
     return Backend(
         deployment=deployment, pods=tuple(ours), strangers=tuple(dict.fromkeys(sorted(strangers)))

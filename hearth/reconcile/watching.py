@@ -87,6 +87,8 @@ class Watching:
         self._chained = replica_sets
         self._parsed: dict[str, tuple[str, InferenceRuntime]] = {}
         self._wrote: dict[str, tuple[str, Manifest]] = {}
+        self._own_pods: dict[str, frozenset[str]] = {}
+        """By a service's uid, the uids of its pods when they were last looked for."""
         for informer in self._services.values():
             informer.listen(self._service_changed)
         for group, informer in self._runtimes.items():
@@ -204,12 +206,19 @@ class Watching:
         """The Deployment and the pods that belong to this very service."""
         key = service.key
         name = ServiceKey(key.namespace, names.deployment(key))
-        return ownership.backend(
+        uid = service.metadata.uid
+        found = ownership.backend(
             service,
             self._owned[kinds.DEPLOYMENT].get(name),
             self._pods.find(_SERVICE, key),
             replica_sets=self._replica_sets.find(_SERVICE, key) if self._chained else None,
+            known=self._own_pods.get(uid, frozenset()),
         )
+        if found.pods:
+            self._own_pods[uid] = frozenset(pod["metadata"]["uid"] for pod in found.pods)
+        else:
+            self._own_pods.pop(uid, None)
+        return found
 
     def _newest(self, copy: Manifest) -> Manifest:
         uid = copy["metadata"]["uid"]
@@ -242,6 +251,7 @@ class Watching:
                     self._enqueue(key_of(other))
         if new is None:
             self._wrote.pop(manifest["metadata"]["uid"], None)
+            self._own_pods.pop(manifest["metadata"]["uid"], None)
         if old is None or new is None:
             self._enqueue_namespace(key.namespace)
 

@@ -116,6 +116,8 @@ def test_field_case_130_policies_are_written_only_where_it_is_asked_for(helm):
         assert guard(documents) == wanted
     # Whose roles are somebody else's may lack the right.
     assert guard(helm.render(rbac={"create": False})) == "warn"
+    granted = helm.render(rbac={"create": False}, backends={"guard": "policy"})
+    assert guard(granted) == "policy"  # and whoever says so has granted it
     scraped = helm.render(backends={"scrapeNamespaces": ["monitoring"]})
     container = one(scraped, "Deployment")["spec"]["template"]["spec"]["containers"][0]
     assert {"name": "HEARTH_SCRAPE_NAMESPACES", "value": "monitoring"} in container["env"]

@@ -267,6 +267,13 @@ class TestOnABadCluster:
         assert asked == ["list", "list", "list", "watch 5"]
         assert informer.synced.is_set()
 
+    async def test_a_right_that_is_missing_is_a_state_until_it_is_given(self):
+        _, _, informer = await play(Unavailable("down"), Forbidden("RBAC"))
+        assert informer.forbidden and not informer.synced.is_set()
+        for given in (Listing([], "5"), Unavailable("down")):
+            _, _, informer = await play(Forbidden("RBAC"), given)
+            assert not informer.forbidden
+
     async def test_a_missing_kind_is_a_state_that_heals(self):
         missing = KindMissing("no CRD")
         asked, told, informer = await play(missing, missing, missing_retry_s=0.001)

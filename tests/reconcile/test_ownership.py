@@ -94,6 +94,18 @@ def test_field_case_143_only_the_chain_of_owners_makes_a_pod_the_service_s(
     assert (bool(found), told) == (ours, strangers)
 
 
+def test_a_pod_that_was_the_service_s_stays_so_while_another_template_is_rolled_out():
+    # Service and pod are of the same second, as those of a service with min above zero are.
+    made = merged(pod(created=BORN), {"metadata": {"uid": "p-1"}})
+    sets = (replica_set(spec={"containers": []}),)
+    for known, ours in (({"p-1"}, 1), ({"p-2"}, 0)):
+        found = ownership.backend(CHAT, DEPLOYMENT, [made], replica_sets=sets, known=known)
+        assert len(found.pods) == ours
+    # The chain of owners is asked for all the same.
+    lost = merged(made, {"metadata": {"ownerReferences": []}})
+    assert not ownership.backend(CHAT, DEPLOYMENT, [lost], replica_sets=sets, known={"p-1"}).pods
+
+
 @pytest.mark.parametrize(
     ("over", "ours"),
     [

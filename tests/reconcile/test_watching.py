@@ -2,6 +2,7 @@
 
 import pytest
 
+from hearth.api.llmservice import LLMService
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.reconcile.watching import OWNED
@@ -89,6 +90,32 @@ async def test_field_case_143_a_replica_set_may_come_after_its_pod():
     # Another number of replicas is no news.
     await world.cluster.update(made | {"spec": made["spec"] | {"replicas": 1}})
     assert await asked(world) == set()
+
+
+async def test_the_pods_of_before_serve_on_while_a_change_is_rolled_out(world):
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    await world.pod_ready()
+    await world.caught_up()
+    # As an adopted service is, or one that is of the same second as its pods.
+    born = {"metadata": {"creationTimestamp": "2999-01-01T00:00:00Z"}}
+    service = LLMService.model_validate(builders.merged(await world.service(), born))
+    assert len(world.watching.backend(service).pods) == 1
+    await world.runtime(image="engine:2")
+    await world.look()
+    await world.caught_up()
+    assert len(world.watching.backend(service).pods) == 1
+    pod = await world.cluster.get(kinds.POD, "ai", "chat-1")
+    await world.cluster.delete(pod)
+    await world.caught_up()
+    assert not world.watching.backend(service).pods
+    # Another of its name is another pod.
+    kept = ("name", "namespace", "labels", "ownerReferences")
+    pod["metadata"] = {k: v for k, v in pod["metadata"].items() if k in kept}
+    await world.kubelet(pod)
+    await world.caught_up()
+    assert not world.watching.backend(service).pods
 
 
 async def test_a_runtime_asks_for_those_that_use_it(world):

@@ -66,9 +66,9 @@ serving.hearth.dev{{ if .Values.noctaya.enabled }},serving.noctaya.io{{ end }}
 {{- ceil $total | int -}}
 {{- end -}}
 
-{{- /* Without roles of ours there may be no right to write policies: --backend-guard=policy says that there is. */ -}}
+{{- /* Without roles of ours there may be no right to write policies: whoever says `policy` says that there is. */ -}}
 {{- define "hearth.guard" -}}
-{{ if and (eq .Values.backends.guard "policy") (not .Values.rbac.create) }}warn{{ else }}{{ .Values.backends.guard }}{{ end }}
+{{ .Values.backends.guard | default (ternary "policy" "warn" .Values.rbac.create) }}
 {{- end -}}
 
 {{- define "hearth.ipFamilies" -}}

@@ -24,7 +24,7 @@
 - apiGroups: [keda.sh]
   resources: [scaledobjects]
   verbs: [get, list, watch, create, patch, delete]
-{{- if eq .Values.backends.guard "policy" }}
+{{- if eq (include "hearth.guard" .) "policy" }}
 - apiGroups: [networking.k8s.io]
   resources: [networkpolicies]
   verbs: [get, list, watch, create, patch, delete]
