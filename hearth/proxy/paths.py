@@ -122,6 +122,7 @@ def read(method: str, path: str) -> Asked:
 
 def dialect(path: str) -> Dialect:
     """The form of errors there, whether anything is served or not."""
+    path = canonical(path)
     asked = INFERENCE.get(path)
     if asked is not None:
         return asked.dialect

@@ -190,6 +190,14 @@ async def test_field_case_c3_a_stream_with_its_own_api_s_end_is_whole(path, last
         assert s.record.outcomes == ["upstream_status" if told else "ok"]
 
 
+@pytest.mark.parametrize("path", ["/v1/v1/responses", "/v1/responses/"])
+async def test_field_case_126_a_stream_asked_for_by_a_slash_too_much_is_whole(path):
+    last = b'event: response.completed\ndata: {"type":"response.completed"}\n\n'
+    async with backend.running() as server, stage() as s:
+        assert await streamed(s, server, path, last, cold=False, end=clean_end) == last
+        assert s.record.outcomes == ["ok"]
+
+
 @pytest.mark.parametrize("cold", [False, True])
 @pytest.mark.parametrize("path", PIECE)
 async def test_field_case_c3_a_stream_that_ends_before_it_is_not(path, cold):

@@ -3,7 +3,7 @@
 import pytest
 
 from hearth.proxy import paths
-from hearth.proxy.answers import Code, Problem
+from hearth.proxy.answers import Code, Dialect, Problem
 from hearth.proxy.paths import Inference, Models, Passive
 
 
@@ -105,6 +105,20 @@ def test_field_case_126_a_slash_too_much_or_v1_twice_is_the_path_it_can_only_mea
     assert paths.canonical(path) == meant
     method = "GET" if meant.endswith("models") else "POST"
     assert paths.read(method, path) == paths.read(method, meant)
+
+
+@pytest.mark.parametrize(
+    ("path", "dialect"),
+    [
+        ("/v1/v1/responses", Dialect.RESPONSES),
+        ("/v1/responses/", Dialect.RESPONSES),
+        ("//v1/messages", Dialect.MESSAGES),
+        ("/v1//messages/count_tokens", Dialect.MESSAGES),
+        ("/v1//chat/completions", Dialect.COMPLETIONS),
+    ],
+)
+def test_field_case_126_errors_there_are_those_of_the_path_that_is_meant(path, dialect):
+    assert paths.dialect(path) is dialect
 
 
 @pytest.mark.parametrize(
