@@ -90,7 +90,7 @@ async def test_ctrl_c_lets_a_stream_end_and_sends_the_held_away(hearth):
         event = Begun(tasks, failure(client, stream=True))
         await hearth.until(lambda row: row["held"] == 2, "held")
         hearth.process.send_signal(signal.SIGINT)
-        await hearth.line("Stopping: open requests have 10s to end")
+        await hearth.line("Stopping: open requests have ")
         late = await hearth.error("chat", stream=False)
         os.kill(engine, signal.SIGCONT)
     assert stream.value.endswith(DONE) and harness.text(stream.value) == "word " * 19 + "word"
