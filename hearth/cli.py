@@ -96,8 +96,10 @@ def _parser() -> _Parser:
     _file_option(render, required=True)
     _setting_options(
         render,
-        settings.Settings,
+        settings.RenderSettings,
         only={
+            "backend_guard",
+            "scrape_namespaces",
             "release",
             "namespace",
             "cluster_domain",
@@ -193,7 +195,7 @@ def _local(options: argparse.Namespace) -> int:
 def _render(options: argparse.Namespace) -> int:
     from hearth import render
 
-    chosen = _settings(settings.Settings, vars(options))
+    chosen = _settings(settings.RenderSettings, vars(options))
     try:
         text = render.text(
             options.files,
@@ -201,6 +203,7 @@ def _render(options: argparse.Namespace) -> int:
             namespace=chosen.default_namespace or "default",
             groups=chosen.groups,
             piped=_piped,
+            warn=lambda line: print(f"hearth render: warning: {line}", file=sys.stderr),
         )
     except render.CannotRender as error:
         raise UserError(str(error)) from error

@@ -36,10 +36,12 @@ def text(
     namespace: str = "default",
     groups: Collection[str] = api_groups.GROUPS,
     piped: Callable[[], bytes],
+    warn: Callable[[str], None] = lambda line: None,
 ) -> str:
     """Every object as one YAML stream, in write order; the path `-` is what `piped` reads.
 
-    `namespace` is for objects that name none, `groups` are served.  Raises CannotRender.
+    `namespace` is for objects that name none, `groups` are served.  `warn` is told, in a line each,
+    what works, but maybe not as meant.  Raises CannotRender.
     """
     texts = (_read(path, piped) for path in _files(paths))
     parsed = [
@@ -50,7 +52,9 @@ def text(
     if problems:
         raise CannotRender("\n".join(problems))
     read = [Read(one.file, manifest) for one in parsed for manifest in one.manifests]
-    return yaml.safe_dump_all(_objects(read, site), sort_keys=False, allow_unicode=True, width=100)
+    return yaml.safe_dump_all(
+        _objects(read, site, warn), sort_keys=False, allow_unicode=True, width=100
+    )
 
 
 def _files(paths: Iterable[str]) -> Iterator[Path]:
@@ -86,7 +90,7 @@ def _read(path: Path, piped: Callable[[], bytes]) -> tuple[str, str]:
         raise CannotRender(f"{file}: cannot be read: {error.strerror}") from error
 
 
-def _objects(read: list[Read], site: Site) -> list[Manifest]:
+def _objects(read: list[Read], site: Site, warn: Callable[[str], None]) -> list[Manifest]:
     runtimes = [InferenceRuntime.model_validate(m) for _, m in read if m["kind"] == _RUNTIME]
     found = [Read(file, manifest) for file, manifest in read if manifest["kind"] == _SERVICE]
     services = [LLMService.model_validate(manifest) for _, manifest in found]
@@ -100,7 +104,10 @@ def _objects(read: list[Read], site: Site) -> list[Manifest]:
             if first[service.key] is not service:
                 raise desired.name_taken(service, first[service.key])
             runtime = selection.pick(service, runtimes)
-            objects += desired.render(service, runtime, site=site).manifests
+            wanted = desired.render(service, runtime, site=site)
+            objects += wanted.manifests
+            for sentence in wanted.advice:
+                warn(f"{file}: LLMService {service.key}: {sentence}")
         except Refused as error:
             problems.append(f"{file}: LLMService {service.key}: {error.refusal.reason}: {error}")
     if problems:

@@ -185,6 +185,17 @@ class ClusterSettings(Settings):
         )
 
 
+class RenderSettings(ClusterSettings):
+    """What `hearth render` goes by: as in a cluster, and what the chart makes of it."""
+
+    backend_guard: Guard = Field(
+        "policy", description=ClusterSettings.model_fields["backend_guard"].description
+    )
+
+    def site(self, *, scaler: str = "") -> Site:
+        return replace(super().site(scaler=scaler), backend_guard=self.backend_guard)
+
+
 class LocalSettings(Settings):
     """What `hearth local` adds, and where its defaults differ."""
 

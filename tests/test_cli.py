@@ -53,6 +53,24 @@ def test_a_flag_and_a_variable_reach_what_is_rendered(run):
     assert "mine-gateway" in output and "pollingInterval: 42" in output
 
 
+def test_render_prints_the_policy_that_the_chart_lets_hearth_write(run):
+    example = str(EXAMPLES / "authentication.yaml")
+    _, output, errors = run("render", "-f", example, "--scrape-namespaces=monitoring")
+    policies = [one for one in yaml.safe_load_all(output) if one["kind"] == "NetworkPolicy"]
+    assert errors == [] and [one["metadata"]["name"] for one in policies] == ["private-backend"]
+    assert "monitoring" in output
+    _, output, errors = run("render", "-f", example, "--backend-guard=off")
+    assert errors == [] and "NetworkPolicy" not in output
+
+
+def test_render_warns_of_what_works_but_not_as_meant(run):
+    example = str(EXAMPLES / "authentication.yaml")
+    status, output, errors = run("render", "-f", example, "--backend-guard=warn")
+    assert status == 0 and "kind: Deployment" in output
+    assert len(errors) == 1
+    assert errors[0].startswith(f"hearth render: warning: {example}: LLMService default/private: ")
+
+
 def test_render_goes_by_groups_and_the_default_namespace(run, tmp_path):
     example = str(EXAMPLES / "stub-keepalive.yaml")
     _, output, _ = run("render", "-f", example, "--default-namespace=lab")
