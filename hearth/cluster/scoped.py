@@ -201,7 +201,7 @@ class Scoped:
             self._refused.add((kind, namespace))
             log.warning(
                 "namespace cannot be read; create it and install the chart again, which grants the"
-                " Role, or take it off the list",
+                " Role, or let Hearth list and watch this kind there, or take it off the list",
                 extra={"namespace": namespace, "kind": str(kind), "error": str(error)},
             )
 
