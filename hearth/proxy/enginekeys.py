@@ -43,7 +43,7 @@ class EngineKeys:
         if backend.engine_key is None:
             return True
         value = self._values.get((namespace, backend.engine_key))
-        return value is not None and bool(value.token) and not self._is_old(value)
+        return value is not None and self._is_good(value) and not self._is_old(value)
 
     def token(self, namespace: str, backend: Backend) -> str:
         """What is known; empty for an engine that asks for none."""
@@ -69,13 +69,16 @@ class EngineKeys:
                 await value.reading.wait()
             else:
                 await self._read(value, namespace, ref)
-        if not value.token or self._clock() - value.good_at >= LAST_GOOD_S:
+        if not self._is_good(value):
             raise Problem(
                 Code.AUTHENTICATION_UNAVAILABLE,
                 "The key that this model's engine asks for could not be read. Ask whoever runs the"
                 " model to look at the Secret that its InferenceRuntime names in the annotation"
                 " hearth.dev/engine-key.",
             )
+
+    def _is_good(self, value: _Value) -> bool:
+        return bool(value.token) and self._clock() - value.good_at < LAST_GOOD_S
 
     def _is_old(self, value: _Value) -> bool:
         return self._clock() - value.tried_at >= FRESH_S

@@ -12,7 +12,7 @@ def cors(origin: str | None, allowed: Iterable[str]) -> dict[str, str]:
     if origin is not None and ("*" in origins or origin in origins):
         fields["Access-Control-Allow-Origin"] = origin
         fields["Access-Control-Expose-Headers"] = (
-            "Retry-After, WWW-Authenticate, X-Request-Id, X-Should-Retry"
+            "Retry-After, WWW-Authenticate, X-Request-Id, Request-Id, X-Should-Retry"
         )
     return fields
 

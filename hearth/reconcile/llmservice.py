@@ -192,8 +192,11 @@ class Reconciler:
         now = self._key_secrets.problem(service)
         if now == before:
             return seen
-        about = {"service": str(service.key), "reason": now or "it can be checked again"}
-        logger.log(logging.WARNING if now else logging.INFO, "API key looked at", extra=about)
+        about = {"service": str(service.key)}
+        if now:
+            logger.warning("API key cannot be checked", extra={**about, "reason": now})
+        else:
+            logger.info("API key can be checked again", extra=about)
         return self._publisher.publish(service, decided)
 
     async def _adopted(self, service: LLMService, adopted: tuple[str, ...]) -> None:

@@ -16,6 +16,9 @@ from hearth.proxy import headers
     ],
 )
 def test_cors(origin, allowed, answer):
-    assert headers.cors(origin, allowed).get("Access-Control-Allow-Origin") == answer
+    fields = headers.cors(origin, allowed)
+    assert fields.get("Access-Control-Allow-Origin") == answer
+    shown = fields.get("Access-Control-Expose-Headers", "").split(", ")
+    assert ({"X-Request-Id", "Request-Id"} <= set(shown)) is (answer is not None)
     fields = headers.preflight(origin, allowed, wanted="x-custom")
     assert fields.get("Access-Control-Allow-Headers") == ("x-custom" if answer else None)

@@ -417,6 +417,14 @@ async def test_field_case_126_a_path_that_is_none_of_the_list_stays_exact():
         assert all(seen.target == "/v1/models" for seen in server.seen)
 
 
+async def test_field_case_c9_what_starts_nothing_is_told_of_a_refused_spec():
+    async with stage() as s:
+        s.put(refusal=Refusal(reason="Render", message="m"))
+        async with s.get("/v1/files") as response:
+            assert (response.status, code_of(await response.text())) == (503, "service_degraded")
+            assert response.headers["x-should-retry"] == "false"
+
+
 @pytest.mark.parametrize("path", ["/tokenize", "/score", "/rerank", "/v2/rerank", "/v2/embed"])
 async def test_field_case_111_an_engines_own_routes_are_served_by_model_and_by_host(path):
     async with backend.running() as server, stage() as s:

@@ -283,7 +283,7 @@ class Errand(ABC):
         route = self.route()
         activation = self.parts.activation
         decision = activation.decide(route)
-        if self.passive and not isinstance(decision, admission.Wait):
+        if self.passive and not isinstance(decision, admission.Wait | admission.Refuse):
             raise self._starts_none()
         match decision:
             case admission.Hold():
