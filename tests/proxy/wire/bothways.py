@@ -7,7 +7,7 @@ import asyncio
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import anyio
@@ -20,6 +20,7 @@ from hearth.proxy.hosts import HostTable
 from hearth.proxy.wire.front import Front
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.names import Model
+from hearth.proxy.wire.parts import Running
 from hearth.proxy.wire.states import Phase
 from hearth.routes import Backend, ColdStart, KeyRef, Route, RouteTable
 from tests.proxy.stage import CHAT, HOST, KEY, SHARED, Record
@@ -393,6 +394,19 @@ def script(seed: int, steps: int = 30) -> list[Step]:
 _DATE = re.compile(rb"\r\n(?:Date|(?:X-)?Request-Id): [^\r\n]*")
 
 
+class InOrder(set[Running]):
+    """Requests in the order of their clients: what ends several at once ends them in the same
+    order on both ways."""
+
+    def __init__(self, clients: list[Client]) -> None:
+        super().__init__()
+        self._clients = clients
+
+    def __iter__(self) -> Iterator[Running]:
+        places = {id(client.front): place for place, client in enumerate(self._clients)}
+        return iter(sorted(super().__iter__(), key=lambda one: places.get(id(one._client), -1)))
+
+
 class World:
     """A gateway, its clients and its backends."""
 
@@ -438,17 +452,19 @@ class World:
     async def _nap(self, seconds: float) -> None:
         self.ahead_s += seconds
 
-    async def _connect(self, address: tuple[str, int]) -> Link | None:
+    async def _connect(self, address: tuple[str, int]) -> Link:
         await asyncio.sleep(0)
         if not self.up[address[1] - 1]:
-            return None
+            raise ConnectionRefusedError
         link = Link(self.parts.pool, address)
         self.dialled.append(Conn(Pipe(link), address[1] - 1))
         if self.hurt:
             self.hurt = False
             self.dialled[-1].pipe.write = _hurts
         await asyncio.sleep(0)
-        return None if link.closing else link
+        if link.closing:
+            raise ConnectionResetError
+        return link
 
     async def _probe(self, host: str, question: object) -> str | None:
         await asyncio.sleep(0)
@@ -474,6 +490,7 @@ class World:
                 self.web = front._web
             while self.parts.fronts:
                 await anyio.lowlevel.checkpoint()
+            self.parts.running = InOrder(self.all)
             self.parts.sweep.time = self.clock
             self.parts.pool._connect = self._connect
             self.parts.names._ask = self._names
