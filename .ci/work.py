@@ -63,11 +63,11 @@ def in_the_box() -> list[Work]:
         tests("outages", "test_outages.py", quiet_s=30, fixed_s=90),
         tests("failures", "test_failures.py", quiet_s=30, fixed_s=50),
         tests("the rest of scaling", "test_scaling.py", but=SHORT_LIFE, quiet_s=30, fixed_s=30),
-        tests("Helm", "test_helm.py", quiet_s=60, fixed_s=80),
+        tests("Helm", "test_helm.py", quiet_s=80, fixed_s=80),
         tests("mutual TLS", "test_mutual_tls.py", quiet_s=20, fixed_s=30),
         tests("a real model", "test_llama.py", quiet_s=20, fixed_s=15),
         tests("many services", "test_many.py", quiet_s=80, fixed_s=90, box=ANOTHER),
-        tests("quiet minutes", "test_quiet.py", quiet_s=10, fixed_s=240, box=ANOTHER),
+        tests("quiet minutes", "test_quiet.py", quiet_s=10, fixed_s=215, box=ANOTHER),
         bench("coldstart", "bench-coldstart", quiet_s=20, fixed_s=40),
         bench("reconcile", "bench-reconcile",
               "ARGS=--cluster --services 100 --steady 20 --no-polling", quiet_s=40, fixed_s=20),
@@ -119,7 +119,7 @@ def cluster() -> dict[str, str]:
         "HEARTH_TEST_KEDA": str(KUBE / "keda.yaml"),
         "HEARTH_TEST_LLAMA_IMAGE": "localhost/llama-server:1",
         "HEARTH_TEST_LLAMA_MODELS": str(_engines() / "models"),
-        "HEARTH_TEST_QUIET_S": "200",
+        "HEARTH_TEST_QUIET_S": "180",
     }
 
 
