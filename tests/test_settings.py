@@ -73,6 +73,11 @@ def test_wrong_values_name_the_setting(flags, words):
     assert words in str(error.value) and "\n" not in str(error.value)
 
 
+def test_a_switch_is_true_or_false():
+    with pytest.raises(BadSettings, match="must be true or false, not 'perhaps'"):
+        settings.read(ClusterSettings, {"mark_loading": ["perhaps"]}, {})
+
+
 @pytest.mark.parametrize(
     ("model", "first", "second"),
     [

@@ -20,7 +20,7 @@ def message(error: ErrorDetails, *, fields: Collection[str]) -> str:
             return f"must be {limits['expected']}, not {_shown(value)}"
         case "int_type" | "int_parsing" | "int_from_float":
             return f"must be a whole number, not {_shown(value)}"
-        case "bool_type":
+        case "bool_type" | "bool_parsing":
             return f"must be true or false, not {_shown(value)}"
         case "string_type":
             hint = " (put it in quotes)" if isinstance(value, bool | int | float) else ""
