@@ -38,21 +38,31 @@ _LAST_EVENTS = {
     Dialect.MESSAGES: (_MESSAGES, _event(_MESSAGES)),
 }
 """For a first look, and for a closer one."""
+_SEAM_BYTES = 64
+"""More than any of these has."""
 
 
 class Completion:
     """What one stream has said so far, as far as it was looked at."""
 
-    __slots__ = ("_by_line", "_error", "_last", "_names", "_pattern")
+    __slots__ = ("_by_line", "_error", "_last", "_names", "_pattern", "_seam")
 
     def __init__(self, dialect: Dialect) -> None:
         self._names, self._pattern = _LAST_EVENTS[dialect]
         self._by_line = dialect is Dialect.COMPLETIONS
         """`[DONE]` is a line; other last events have an end of their own."""
         self._last = self._error = False
+        self._seam = b""
+        """The end of what went by: a last event may come in pieces."""
 
     def note(self, data: bytes) -> None:
         """`data` goes by, with its framing or without."""
+        self._look(data)
+        seam = self._seam
+        self._look(seam + data[:_SEAM_BYTES])
+        self._seam = (data if len(data) >= _SEAM_BYTES else seam + data)[-_SEAM_BYTES:]
+
+    def _look(self, data: bytes) -> None:
         for name in self._names:
             if name in data and self._pattern.search(data):
                 self._last = True
@@ -61,7 +71,7 @@ class Completion:
 
     def whole(self, recent: bytes) -> bool:
         """Whether the stream is, if it ends with `recent`: its last bytes, a chunk's or more."""
-        self.note(recent)
+        self._look(recent)
         if self._by_line and (self._last or _DONE_AT_END.search(b"\n" + recent)):
             return True
         return (self._last or self._error) and _BOUNDARY.search(recent) is not None

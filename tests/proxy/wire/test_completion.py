@@ -4,6 +4,7 @@ import pytest
 
 from hearth.proxy.answers import Dialect
 from hearth.proxy.wire.completion import Completion
+from hearth.proxy.wire.framing import Chunked
 
 CHAT, RESPONSES, MESSAGES = Dialect.COMPLETIONS, Dialect.RESPONSES, Dialect.MESSAGES
 COMPLETED = b'event: response.completed\ndata: {"type":"response.completed","response":{}}\n\n'
@@ -67,3 +68,15 @@ def test_an_error_of_the_engine_is_known():
     completion.note(b'data: {"error":{"message":"no"}}\n\n')
     assert completion.whole(b"data: [DONE]\n\n")
     assert completion.failed
+
+
+@pytest.mark.parametrize("size", [1, 3, 20])
+@pytest.mark.parametrize("name", [b"event: response.completed\n", b""])
+def test_field_case_c3_a_last_event_that_comes_in_pieces_is_one(name, size):
+    event = name + b'data: {"type":"response.completed","text":"' + b"x" * 500 + b'"}\n\n'
+    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event)
+    chunked, completion = Chunked(), Completion(Dialect.RESPONSES)
+    chunked.noting = completion
+    for begin in range(0, len(body), size):
+        chunked.walk(body[begin : begin + size])
+    assert chunked.ended and completion.whole(chunked.recent)
