@@ -7,8 +7,9 @@
 | messages     | an event `message_stop`                                                    |
 | each of them | an event that is an error                                                  |
 
-What follows it, a comment or a last count of tokens, makes no difference.  Chunks that go by one
-by one are not looked at but the last; what is walked is, since that is slower anyway.
+What follows it, a comment or a last count of tokens, makes no difference.  Of chunks that go by one
+by one those are looked at that bear a mark, and the last; what is walked is, since that is slower
+anyway.
 """
 
 import re
@@ -45,18 +46,21 @@ _SEAM_BYTES = 64
 class Completion:
     """What one stream has said so far, as far as it was looked at."""
 
-    __slots__ = ("_by_line", "_error", "_last", "_names", "_pattern", "_seam")
+    __slots__ = ("_by_line", "_error", "_last", "_names", "_pattern", "_seam", "marks")
 
     def __init__(self, dialect: Dialect) -> None:
         self._names, self._pattern = _LAST_EVENTS[dialect]
         self._by_line = dialect is Dialect.COMPLETIONS
         """`[DONE]` is a line; other last events have an end of their own."""
+        self.marks = () if self._by_line else self._names
+        """Of chunks that are looked at even where they come alone: an event may be longer than one.
+        (`[DONE]` is shorter than any that does.)"""
         self._last = self._error = False
         self._seam = b""
         """The end of what went by: a last event may come in pieces."""
 
     def note(self, data: bytes) -> None:
-        """`data` goes by, with its framing or without."""
+        """`data`, of the stream's content, goes by."""
         self._look(data)
         seam = self._seam
         self._look(seam + data[:_SEAM_BYTES])

@@ -41,7 +41,9 @@ class Misframed(Exception):
 
 
 class Noting(Protocol):
-    """Who looks at what is walked."""
+    """Who looks at the content that is walked, and at chunks that come alone and bear a mark."""
+
+    marks: tuple[bytes, ...]
 
     def note(self, data: bytes) -> None: ...
 
@@ -49,8 +51,8 @@ class Noting(Protocol):
 class Chunked:
     """A chunked body, passed on as it is written, or (`decode`) as what it contains."""
 
-    __slots__ = ("_carry", "_decode", "_last", "_left", "_tail", "ended", "noting", "rest",
-                 "terminator")  # fmt: skip
+    __slots__ = ("_carry", "_decode", "_last", "_left", "_marks", "_noting", "_tail", "ended",
+                 "rest", "terminator")  # fmt: skip
 
     def __init__(self, *, decode: bool = False) -> None:
         self._decode = decode
@@ -65,7 +67,8 @@ class Chunked:
         """What followed the end."""
         self.terminator = b""
         """The last chunk as it came, to be written when all is well."""
-        self.noting: Noting | None = None
+        self._noting: Noting | None = None
+        self._marks: tuple[bytes, ...] = ()
 
     @property
     def recent(self) -> bytes:
@@ -96,7 +99,15 @@ class Chunked:
         if not data.startswith(_SIZE_LINES[size]) or not data.endswith(_CRLF):
             return False
         self._last = data
+        for mark in self._marks:
+            if mark in data and self._noting is not None:
+                self._noting.note(self.recent)
         return True
+
+    def follow(self, noting: Noting) -> None:
+        """`noting` looks at what goes by from now on."""
+        self._noting = noting
+        self._marks = noting.marks
 
     def walk(self, data: bytes) -> bytes:
         """What may be passed on.  Raises Misframed."""
@@ -108,10 +119,10 @@ class Chunked:
         if self._carry:
             data = self._carry + data
             self._carry = b""
-        if self.noting is not None:
-            if self._last:
-                self.noting.note(self._last)
-            self.noting.note(data)
+        noting = self._noting
+        if noting is not None and self._last:
+            noting.note(self.recent)
+        collects = self._decode or noting is not None
         content: list[bytes] = []
         at, size, left, tail = 0, len(data), self._left, self.tail
         while True:
@@ -122,7 +133,7 @@ class Chunked:
                     tail = data[stop - _TAIL_BYTES : stop] if stop - at >= _TAIL_BYTES else (
                         (tail + data[at:stop])[-_TAIL_BYTES:]
                     )  # fmt: skip
-                    if self._decode:
+                    if collects:
                         content.append(data[at:stop])
                 if end > size:
                     if end - 1 == size and size > at and data[-1] != 13:
@@ -159,8 +170,11 @@ class Chunked:
         self._left, self._tail, self._last = left, tail, b""
         if at < size and not self.ended:
             self._carry = data[at:]
+        walked = content[0] if len(content) == 1 else b"".join(content)
+        if noting is not None and walked:
+            noting.note(walked)
         if self._decode:
-            return content[0] if len(content) == 1 else b"".join(content)
+            return walked
         return data if at == size else data[:at]
 
     def filling(self, text: bytes, *, closing: bytes = b"") -> bytes:
@@ -187,14 +201,14 @@ class Chunked:
 class Sized:
     """A body of a known length."""
 
-    __slots__ = ("_left", "ended", "noting", "rest", "tail")
+    __slots__ = ("_left", "_noting", "ended", "rest", "tail")
 
     def __init__(self, length: int) -> None:
         self._left = length
         self.ended = length == 0
         self.rest = b""
         self.tail = b""
-        self.noting: Noting | None = None
+        self._noting: Noting | None = None
 
     @property
     def recent(self) -> bytes:
@@ -211,21 +225,25 @@ class Sized:
         self._left = left
         self.ended = left == 0
         self.tail = (self.tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
-        if self.noting is not None:
-            self.noting.note(data)
+        if self._noting is not None:
+            self._noting.note(data)
         return data
+
+    def follow(self, noting: Noting) -> None:
+        """`noting` looks at what goes by from now on."""
+        self._noting = noting
 
 
 class Unbounded:
     """A body that ends with its connection."""
 
-    __slots__ = ("ended", "noting", "rest", "tail")
+    __slots__ = ("_noting", "ended", "rest", "tail")
 
     def __init__(self) -> None:
         self.ended = False
         self.rest = b""
         self.tail = b""
-        self.noting: Noting | None = None
+        self._noting: Noting | None = None
 
     @property
     def recent(self) -> bytes:
@@ -235,9 +253,13 @@ class Unbounded:
     def walk(self, data: bytes) -> bytes:
         """What may be passed on."""
         self.tail = (self.tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
-        if self.noting is not None:
-            self.noting.note(data)
+        if self._noting is not None:
+            self._noting.note(data)
         return data
+
+    def follow(self, noting: Noting) -> None:
+        """`noting` looks at what goes by from now on."""
+        self._noting = noting
 
 
 Body = Chunked | Sized | Unbounded

@@ -120,7 +120,8 @@ class Reply:
         else:
             self.body = Unbounded()
         if answer.events:
-            self.body.noting = self._completion = Completion(self.dialect)
+            self._completion = Completion(self.dialect)
+            self.body.follow(self._completion)
         return self.body
 
     def unfollow(self, answer: heads.AnswerHead) -> Body:

@@ -4,7 +4,7 @@ import pytest
 
 from hearth.proxy.answers import Dialect
 from hearth.proxy.wire.completion import Completion
-from hearth.proxy.wire.framing import Chunked
+from hearth.proxy.wire.framing import LAST_CHUNK, Chunked, chunk
 
 CHAT, RESPONSES, MESSAGES = Dialect.COMPLETIONS, Dialect.RESPONSES, Dialect.MESSAGES
 COMPLETED = b'event: response.completed\ndata: {"type":"response.completed","response":{}}\n\n'
@@ -70,13 +70,28 @@ def test_an_error_of_the_engine_is_known():
     assert completion.failed
 
 
+EVENT = b'data: {"type":"response.completed","text":"' + b"x" * 3000 + b'"}\n\n'
+
+
+def followed(reads):
+    chunked, completion = Chunked(), Completion(RESPONSES)
+    chunked.follow(completion)
+    for read in reads:
+        chunked.walk(read)
+    return chunked.ended and completion.whole(chunked.recent)
+
+
 @pytest.mark.parametrize("size", [1, 3, 20])
 @pytest.mark.parametrize("name", [b"event: response.completed\n", b""])
 def test_field_case_c3_a_last_event_that_comes_in_pieces_is_one(name, size):
-    event = name + b'data: {"type":"response.completed","text":"' + b"x" * 500 + b'"}\n\n'
-    body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event)
-    chunked, completion = Chunked(), Completion(Dialect.RESPONSES)
-    chunked.noting = completion
-    for begin in range(0, len(body), size):
-        chunked.walk(body[begin : begin + size])
-    assert chunked.ended and completion.whole(chunked.recent)
+    body = chunk(name + EVENT) + LAST_CHUNK
+    assert followed(body[begin : begin + size] for begin in range(0, len(body), size))
+
+
+@pytest.mark.parametrize("size", [1, 3, 20, 100, 1000])
+def test_field_case_c3_a_last_event_in_many_chunks_is_one(size):
+    event = b"event: response.completed\n" + EVENT
+    chunks = [chunk(event[begin : begin + size]) for begin in range(0, len(event), size)]
+    assert followed([*chunks, LAST_CHUNK]), "each read by itself"
+    assert followed([b"".join(chunks) + LAST_CHUNK])
+    assert not followed([*chunks[:-1], LAST_CHUNK]), "half of it"
