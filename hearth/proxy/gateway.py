@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection
 from functools import partial
-from typing import Any
+from typing import cast
 
 import aiohttp
 import anyio
@@ -36,7 +36,6 @@ from hearth.proxy.wire.nursery import Nursery
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.plans import Plans
 from hearth.proxy.wire.pool import Pool
-from hearth.proxy.wire.request_ids import RequestIds
 from hearth.proxy.wire.sweep import Sweep
 from hearth.routes import RouteTable
 
@@ -230,12 +229,16 @@ class Gateway:
     ) -> tuple[web.ServerRunner, Callable[[], asyncio.Protocol]]:
         """The aiohttp application, and what makes a protocol of it."""
         server = Server(parts, keys=self._keys, serves=self._serves)
-        http = _HttpServer(
-            server.handle,
-            keepalive_s=self._config.client_keepalive_s,
-            closed=parts.clients.closed,
-            ids=parts.request_ids,
-        )
+
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            connection = cast(GuestConnection, request.protocol)
+            connection.in_use()
+            try:
+                return await server.handle(request)
+            finally:
+                connection.rest()
+
+        http = _HttpServer(handle, parts)
         runner = web.ServerRunner(http, shutdown_timeout=_ABORT_S)
         await runner.setup()
         return runner, http
@@ -301,21 +304,15 @@ class _HttpServer(web.Server):
     def __init__(
         self,
         handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-        *,
-        keepalive_s: float,
-        closed: Callable[[], None],
-        ids: RequestIds,
+        parts: Parts,
     ) -> None:
-        """`closed` is called when a connection has ended."""
         # Without handler_cancellation a client that hung up would be held for ever.
         super().__init__(
             handler,
             request_factory=partial(GuestRequest, loop=asyncio.get_running_loop()),
             handler_cancellation=True,
         )
-        self._keepalive_s = keepalive_s
-        self._closed = closed
-        self._ids = ids
+        self._parts = parts
 
     def __call__(self) -> web.RequestHandler:
         return _Connection(
@@ -323,22 +320,17 @@ class _HttpServer(web.Server):
             loop=asyncio.get_running_loop(),
             access_log=None,
             auto_decompress=False,
-            keepalive_timeout=self._keepalive_s,
+            keepalive_timeout=self._parts.config.client_keepalive_s,
             max_line_size=_FIELD_BYTES,
             max_field_size=_FIELD_BYTES,
-            closed=self._closed,
-            ids=self._ids,
+            parts=self._parts,
         )
 
 
 class _Connection(GuestConnection):
     """One client connection; who does not speak HTTP is told so in OpenAI's words."""
 
-    __slots__ = ("_ids",)
-
-    def __init__(self, *args: Any, ids: RequestIds, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self._ids = ids
+    __slots__ = ()
 
     def handle_error(
         self,
@@ -356,7 +348,7 @@ class _Connection(GuestConnection):
             content_type="application/json",
             headers={
                 "Server": "hearth",
-                "X-Request-Id": self._ids.make().decode("ascii"),
+                "X-Request-Id": self._parts.request_ids.make().decode("ascii"),
                 **problem.headers(),
             },
         )

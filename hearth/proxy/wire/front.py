@@ -107,11 +107,14 @@ class Front(Shortcut):
         """Where connections are too many: whether one that is idle for a while makes room."""
         now = self.parts.sweep.time()
         latest = now + self.parts.config.client_keepalive_s - _DISPLACED_S
-        some = itertools.islice(self.parts.fronts, _DISPLACED_AMONG)
-        idle = [front for front in some if front is not self and front.idle_until() <= latest]
+        some = itertools.chain(
+            itertools.islice(self.parts.fronts, _DISPLACED_AMONG),
+            itertools.islice(self.parts.bridged, _DISPLACED_AMONG),
+        )
+        idle = [one for one in some if one is not self and one.idle_until() <= latest]
         if not idle:
             return False
-        min(idle, key=lambda front: front.idle_until()).retire()
+        min(idle, key=lambda one: one.idle_until()).retire()
         return True
 
     def idle_until(self) -> float:

@@ -4,7 +4,7 @@ A connection that was handed over stays there, so the application serves what `F
 reads the body, and the answer goes to the transport as `Front`'s does.
 """
 
-from collections.abc import Callable
+import asyncio
 from typing import Any
 
 import anyio
@@ -15,6 +15,7 @@ from hearth.proxy import bodies
 from hearth.proxy.answers import Problem
 from hearth.proxy.wire import connection, heads
 from hearth.proxy.wire.parts import Parts
+from hearth.proxy.wire.sweep import NEVER
 from hearth.proxy.wire.visit import Visit
 
 
@@ -139,14 +140,37 @@ async def serve(parts: Parts, request: web.BaseRequest, asked: heads.RequestHead
 class GuestConnection(web.RequestHandler):
     """One client connection of the application, which tells a guest when it must not write."""
 
-    __slots__ = ("_choked", "_closed", "_guest")
+    __slots__ = ("_choked", "_guest", "_idle_until", "_parts")
 
-    def __init__(self, *args: Any, closed: Callable[[], None], **kwargs: Any) -> None:
-        """`closed` is called when the connection has ended."""
+    def __init__(self, *args: Any, parts: Parts, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._closed = closed
+        self._parts = parts
         self._choked = False
         self._guest: Guest | None = None
+        self._idle_until = NEVER  # it comes with a request
+
+    def in_use(self) -> None:
+        """A request is here."""
+        self._idle_until = NEVER
+
+    def rest(self) -> None:
+        """Its response is made."""
+        self._idle_until = self._parts.sweep.time() + self._parts.config.client_keepalive_s
+
+    def idle_until(self) -> float:
+        """When it is closed, if no request comes; NEVER while it is in use."""
+        return self._idle_until
+
+    def retire(self) -> None:
+        """Close it now if it is idle, else with its answer."""
+        if self._idle_until is NEVER:
+            self.close()
+        else:
+            self.force_close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._parts.bridged.add(self)
 
     def seat(self, guest: Guest | None) -> None:
         """Who writes on it from now on."""
@@ -156,7 +180,8 @@ class GuestConnection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
-        self._closed()
+        self._parts.bridged.discard(self)
+        self._parts.clients.closed()
 
     def pause_writing(self) -> None:
         super().pause_writing()

@@ -39,8 +39,8 @@ class Running(Protocol):
         ...
 
 
-class Retiring(Protocol):
-    """A client connection."""
+class Idling(Protocol):
+    """A client connection that may be idle."""
 
     def idle_until(self) -> float:
         """When it is closed, if no request comes; NEVER while it is in use."""
@@ -49,6 +49,10 @@ class Retiring(Protocol):
     def retire(self) -> None:
         """Close it now if it is idle, else with its answer."""
         ...
+
+
+class Retiring(Idling, Protocol):
+    """A client connection of the raw front."""
 
     def abort(self) -> None:
         """Break it off."""
@@ -88,3 +92,5 @@ class Parts:
     """Bodies that are decompressed at once: each takes a thread, and memory that is not counted."""
     running: set[Running] = field(default_factory=set)
     fronts: set[Retiring] = field(default_factory=set)
+    bridged: set[Idling] = field(default_factory=set)
+    """Client connections that the aiohttp application has."""

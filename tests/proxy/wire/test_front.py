@@ -152,6 +152,31 @@ async def test_field_case_107_where_connections_are_too_many_an_idle_one_makes_r
             assert fronts[0].transport is not None and fronts[1].transport is None
 
 
+async def test_field_case_91_idle_connections_of_the_application_make_room_too():
+    config = replace(CONFIG, client_connections=2)
+    async with stage(config) as s, contextlib.AsyncExitStack() as stack:
+
+        async def ask() -> list[int]:
+            client = await connect(s)
+            await stack.enter_async_context(client.stream)
+            await client.stream.send(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            return answers(await client.until(b"}"))
+
+        assert [await ask(), await ask()] == [[200], [200]]
+        bridged = s.gateway._parts.bridged
+        while any(one.idle_until() == NEVER for one in bridged):
+            await anyio.lowlevel.checkpoint()
+        assert await ask() == [503], "they are idle for a moment only"
+        longest, other = bridged
+        longest._idle_until -= 11
+        other._idle_until -= 10
+        assert await ask() == [200]
+        with hanging.guard():
+            while longest in bridged:
+                await anyio.lowlevel.checkpoint()
+        assert other in bridged
+
+
 async def test_an_upgrade_is_not_made():
     async with backend.running() as server, stage() as s:
         s.put(pod(server))
