@@ -24,9 +24,9 @@ def figures(**changed):
         (figures(single_s=0.36), 2.0),
         (figures(both_s=0.99), 3.0),
         (figures(file_s=1.1), 2.0),  # ten times slower, of which a tenth counts
-        (figures(pod_s=1.2), 1.0),
-        (figures(pod_s=12.0), 10.0),
-        (figures(single_s=0.36, both_s=0.33, pod_s=1.8), 2.0),
+        (figures(pod_s=1.7), 1.0),
+        (figures(pod_s=17.0), 10.0),
+        (figures(single_s=0.36, both_s=0.33, pod_s=2.55), 2.0),
     ],
 )
 def test_a_machine_is_as_slow_as_its_slowest_part(measured, factor):
