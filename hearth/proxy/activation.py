@@ -277,7 +277,21 @@ class Activation:
         elif admission.ended(route, retry_after_s=0, brief=True) is not None:
             self._estimate.forget(key)
         self._pump(key)
-        self._on_change(key)
+        if route is not None and self._needs_start(route):
+            self.cold(route)
+        else:
+            self._on_change(key)
+
+    def _needs_start(self, route: Route) -> bool:
+        """Whether who waited for a check, or for its turn, now waits for a start that nobody has
+        asked for.  What is no demand asks for none."""
+        key = route.key
+        return (
+            bool(self._lines.get(key))
+            and self._demand.pending(key) > 0
+            and not self._demand.leased(key)
+            and isinstance(self.decide(route), admission.Hold)
+        )
 
 
 def shutting_down(*, returns: bool) -> Problem:

@@ -291,6 +291,21 @@ def test_field_case_c1_who_waits_for_a_check_that_fails_hears_what_is_wrong():
         assert [code for _, code in w.got] == codes
 
 
+@pytest.mark.parametrize("demand", [True, False])
+def test_field_case_c1_a_wait_that_becomes_one_for_a_start_takes_the_lease(demand):
+    w = World()
+    w.put("p")
+    w.endpoints.broke_off(KEY, w.route.backends[0])
+    w.wait("a")
+    claim = w.demand.admit(KEY, limit=9) if demand else None
+    assert not w.demand.leased(KEY)
+    w.put()
+    assert w.demand.leased(KEY) == demand
+    if claim is not None:
+        claim.release()
+    assert w.demand.demand(KEY) == int(demand), "its client may go, the start goes on"
+
+
 def test_field_case_c1_one_of_two_that_is_checked_is_no_wait():
     w = World()
     w.put("p", "q", cold_start=ColdStart.REJECT)
