@@ -58,19 +58,19 @@ def in_the_box() -> list[Work]:
     """The real cluster: a short life, then all else. The first in a box waits for its start."""
     return [
         tests("a short life in the box", *SHORT_LIFE, quiet_s=70, fixed_s=40, must=True),
-        tests("leaders", "test_leaders.py", quiet_s=40, fixed_s=100),
-        tests("rules", "test_rules.py", quiet_s=40, fixed_s=80),
+        tests("leaders", "test_leaders.py", quiet_s=40, fixed_s=120),
+        tests("rules", "test_rules.py", quiet_s=40, fixed_s=95),
         tests("outages", "test_outages.py", quiet_s=30, fixed_s=90),
         tests("failures", "test_failures.py", quiet_s=30, fixed_s=50),
         tests("the rest of scaling", "test_scaling.py", but=SHORT_LIFE, quiet_s=30, fixed_s=30),
         tests("Helm", "test_helm.py", quiet_s=80, fixed_s=80),
-        tests("mutual TLS", "test_mutual_tls.py", quiet_s=20, fixed_s=30),
+        tests("mutual TLS", "test_mutual_tls.py", quiet_s=20, fixed_s=80),
         tests("a real model", "test_llama.py", quiet_s=20, fixed_s=15),
         tests("many services", "test_many.py", quiet_s=80, fixed_s=90, box=ANOTHER),
         tests("quiet minutes", "test_quiet.py", quiet_s=10, fixed_s=215, box=ANOTHER),
         bench("coldstart", "bench-coldstart", quiet_s=20, fixed_s=40),
         bench("reconcile", "bench-reconcile",
-              "ARGS=--cluster --services 100 --steady 20 --no-polling", quiet_s=40, fixed_s=20),
+              "ARGS=--cluster --services 100 --steady 20 --no-polling", quiet_s=60, fixed_s=150),
         tests("without KEDA", "test_builtin_scaler.py", quiet_s=40, fixed_s=60, box=WITHOUT_KEDA),
     ]  # fmt: skip
 
