@@ -44,13 +44,18 @@ async def test_a_cold_stream_beats_speaks_and_sleeps_again(hearth, world, namesp
     assert not worlds.scaled_by_hearth(deployment)
 
 
-async def test_columns_say_how_it_is(hearth, namespace):
-    printed = await kubectl("-n", namespace, "get", "llmservices.serving.hearth.dev", "-o", "wide")
+async def test_columns_say_how_it_is(hearth, world, namespace):
+    key = ServiceKey(namespace, "shown")
+    await world.apply(stub("prompt"), service("shown", namespace, runtime="prompt"))
+    await hearth.settled(key)
+    get = ("-n", namespace, "get", "llmservices.serving.hearth.dev", "shown")
+    printed = await kubectl(*get, "-o", "wide")
     titles, row = (line.split() for line in printed.splitlines())
     assert titles == ["NAME", "PHASE", "RUNTIME", "REPLICAS", "ENDPOINT", "AGE"]
-    assert row[:5] == ["chat", "ScaledToZero", "loading", "0", f"http://chat.{namespace}.svc/v1"]
-    printed = await kubectl("-n", namespace, "get", "llmservices.serving.hearth.dev")
+    assert row[:5] == ["shown", "ScaledToZero", "prompt", "0", f"http://shown.{namespace}.svc/v1"]
+    printed = await kubectl(*get)
     assert printed.split()[:5] == ["NAME", "PHASE", "RUNTIME", "REPLICAS", "AGE"]
+    await world.delete(service("shown", namespace))
 
 
 async def test_one_becomes_three_and_a_replica_that_goes_finishes_its_stream(
@@ -117,7 +122,7 @@ async def test_reject_says_when_to_come_back_and_wakes_all_the_same(hearth, worl
 
 async def test_a_minimum_is_kept_with_nobody_asking(hearth, world, namespace):
     key = ServiceKey(namespace, "awake")
-    await world.apply(service("awake", namespace, runtime="prompt", min=1, max=2))
+    await world.apply(stub("prompt"), service("awake", namespace, runtime="prompt", min=1, max=2))
     await hearth.phase(key, "Ready")
     deployment = await hearth.deployment(key, 1)
     assert await hearth.answer(key) == "one two three"
