@@ -63,15 +63,19 @@ class Completion:
         """`data`, of the stream's content, goes by."""
         self._look(data)
         seam = self._seam
-        self._look(seam + data[:_SEAM_BYTES])
+        if seam and not self._last:
+            self._look(seam + data[:_SEAM_BYTES])
         self._seam = (data if len(data) >= _SEAM_BYTES else seam + data)[-_SEAM_BYTES:]
 
     def _look(self, data: bytes) -> None:
-        for name in self._names:
-            if name in data and self._pattern.search(data):
-                self._last = True
-        if b"error" in data and _ERROR.search(data):
-            self._error = True
+        if not self._last:
+            for name in self._names:
+                if name in data:
+                    # It knows all of the names.
+                    self._last = self._pattern.search(data) is not None
+                    break
+        if not self._error and b"error" in data:
+            self._error = _ERROR.search(data) is not None
 
     def whole(self, recent: bytes) -> bool:
         """Whether the stream is, if it ends with `recent`: its last bytes, a chunk's or more."""
