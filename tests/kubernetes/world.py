@@ -93,14 +93,17 @@ class World:
 
     @contextlib.asynccontextmanager
     async def namespace(self, name: str) -> AsyncIterator[str]:
-        """A namespace that pods can be made in; gone, with all that is in it, in the end."""
+        """A namespace that pods can be made in; gone, with all that is in it, in the end.
+
+        A test may have deleted it, and it may be gone before the end or while it is waited for.
+        """
         await kubectl("create", "namespace", name)
         account = Kind("", "v1", "ServiceAccount", "serviceaccounts")
         await self.until(account, ServiceKey(name, "default"), lambda found: found is not None)
         try:
             yield name
         finally:
-            await kubectl("delete", "namespace", name, WITHIN)
+            await kubectl("delete", "namespace", name, "--ignore-not-found", WITHIN)
 
     @contextlib.asynccontextmanager
     async def follow(
