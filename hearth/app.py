@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from hearth import limits, listening
+from hearth import listening, process_limits
 from hearth import log as logs
 from hearth.admin import server as admin_server
 from hearth.admin.access import Access
@@ -336,12 +336,14 @@ def _gateway_config(
         ),
         default_namespace=settings.default_namespace,
         body_limit_bytes=settings.body_limit_bytes,
-        held_bytes=limits.body_budget_bytes(settings.held_bytes, limits.memory_bytes()),
+        held_bytes=process_limits.body_budget_bytes(
+            settings.held_bytes, process_limits.memory_bytes()
+        ),
         ready_grace_s=settings.ready_grace,
         brief_errors=settings.error_detail == "brief",
         cors_origins=settings.cors_origins,
         client_keepalive_s=settings.client_idle,
-        client_connections=limits.client_connections(limits.open_files()),
+        client_connections=process_limits.client_connections(process_limits.open_files()),
         returns=returns,
     )
 

@@ -41,7 +41,7 @@ class Demand:
     """Seconds the service stays active if nobody wants it from now on."""
 
 
-class Claim:
+class DemandClaim:
     """One request's place in the table; `release` gives it back exactly once."""
 
     __slots__ = ("_key", "_row", "_table")
@@ -92,8 +92,8 @@ class DemandTable:
         row = self._living(key)
         return row is not None and self._active(row)
 
-    def admit(self, key: ServiceKey, *, limit: int) -> Claim:
-        """Count one request as pending until its Claim is released.
+    def admit(self, key: ServiceKey, *, limit: int) -> DemandClaim:
+        """Count one request as pending until its DemandClaim is released.
 
         Raises QueueFull, counting nothing, when `limit` requests are pending already.
         """
@@ -102,7 +102,7 @@ class DemandTable:
             raise QueueFull(key)
         row.pending += 1
         self._publish(key, row)
-        return Claim(self, key, row)
+        return DemandClaim(self, key, row)
 
     def renew_lease(self, key: ServiceKey, *, seconds: float) -> None:
         """Keep demand at one or more for `seconds` from now, clients or none."""

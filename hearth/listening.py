@@ -5,7 +5,7 @@ import socket
 
 import anyio
 
-from hearth import keepalive
+from hearth import tcp_keepalive
 
 _Address = tuple[socket.AddressFamily, tuple[str | int, ...]]
 
@@ -27,7 +27,7 @@ def why(error: OSError | UnicodeError) -> str:
 
 
 async def bind(
-    host: str, port: int, *, gone_after_s: int = keepalive.CLIENT_S
+    host: str, port: int, *, gone_after_s: int = tcp_keepalive.CLIENT_S
 ) -> list[socket.socket]:
     """Listening sockets for a server, one for each address of `host`, all on one port (0: a free
     one).  Empty: every address of the machine, whatever its family.
@@ -82,7 +82,7 @@ def _listen(
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, only)
-        keepalive.ask(sock, gone_after_s=gone_after_s)
+        tcp_keepalive.enable(sock, gone_after_s=gone_after_s)
         sock.bind(address)
         # Here, so that who else may be listening is known now.
         sock.listen()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import anyio
 
-from hearth import limits, loop
+from hearth import loop, process_limits
 from hearth.api import manifests
 from hearth.api.meta import Duration, authority
 from hearth.app import App, CannotStart
@@ -22,8 +22,8 @@ from hearth.cluster.local.leftovers import CannotRun
 from hearth.cluster.local.scaledobjects import ScaledObjects
 from hearth.cluster.local.workloads import Workloads
 from hearth.console import Console
-from hearth.limits import OpenFiles
-from hearth.lines import Lines
+from hearth.line_writer import LineWriter
+from hearth.process_limits import OpenFiles
 from hearth.settings import LocalSettings
 
 _OWN_HOSTS = (
@@ -44,17 +44,17 @@ names that no public DNS has."""
 
 def run(settings: LocalSettings, piped: bytes = b"") -> None:
     """Serve until a signal; `piped`: what `-` among the files stands for.  Raises CannotStart."""
-    files = limits.raise_open_files()
+    files = process_limits.raise_open_files()
     try:
         loop.run(_serve, settings, piped, files)
     except BaseExceptionGroup as group:
-        raise loop.expected(group, CannotStart, CannotRun, PathMissing) from group
+        raise loop.to_cannot_start(group, CannotStart, CannotRun, PathMissing) from group
 
 
 async def _serve(settings: LocalSettings, piped: bytes, open_files: OpenFiles) -> None:
     cluster = LocalCluster()
     app = App(cluster, settings, returns=False, own_hosts=own_hosts(socket.gethostname()))
-    lines = Lines(sys.stdout.fileno())
+    lines = LineWriter(sys.stdout.fileno())
     console = Console(app.routes, lines.write)
     kubelet = _kubelet(cluster, settings, open_files=open_files.before)
     files = Files(

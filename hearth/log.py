@@ -6,7 +6,7 @@ import sys
 import time
 from typing import TextIO
 
-from hearth.lines import Lines
+from hearth.line_writer import LineWriter
 
 _QUIET = {"asyncio": logging.WARNING, "grpclib": logging.WARNING, "hpack": logging.WARNING,
           "watchfiles": logging.WARNING}  # fmt: skip
@@ -46,7 +46,7 @@ class _Json(logging.Formatter):
 class _Handler(logging.Handler):
     """Formats at once, and lets another thread write."""
 
-    def __init__(self, lines: Lines) -> None:
+    def __init__(self, lines: LineWriter) -> None:
         super().__init__()
         self._lines = lines
 
@@ -57,7 +57,7 @@ class _Handler(logging.Handler):
             self.handleError(record)
 
 
-_written: list[Lines] = []
+_written: list[LineWriter] = []
 
 
 def dropped() -> int:
@@ -72,7 +72,7 @@ def configure(*, level: str, format: str, stream: TextIO | None = None) -> None:
     if file is None:
         handler = logging.StreamHandler(stream)
     else:
-        _written[:] = [Lines(file)]
+        _written[:] = [LineWriter(file)]
         handler = _Handler(_written[0])
     handler.setFormatter(_Json() if format == "json" else _Text())
     root = logging.getLogger()

@@ -5,7 +5,7 @@ from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio
 
-from hearth import collector
+from hearth import gc_settings
 from hearth.app import CannotStart
 
 T = TypeVar("T")
@@ -14,11 +14,13 @@ Ts = TypeVarTuple("Ts")
 
 def run(main: Callable[[Unpack[Ts]], Awaitable[T]], *arguments: *Ts) -> T:
     """The result of `main`."""
-    collector.tune()
+    gc_settings.apply()
     return anyio.run(main, *arguments, backend_options={"use_uvloop": _has_uvloop()})
 
 
-def expected(group: BaseExceptionGroup[BaseException], *kinds: type[Exception]) -> BaseException:
+def to_cannot_start(
+    group: BaseExceptionGroup[BaseException], *kinds: type[Exception]
+) -> BaseException:
     """What ended the program: a CannotStart for one of `kinds`, else the group as it is."""
     known = group.subgroup(kinds)
     return CannotStart(str(_first(known))) if known is not None else group

@@ -18,7 +18,7 @@ from hearth.reconcile.site import Site
 _SERVICE, _RUNTIME = "LLMService", "InferenceRuntime"
 
 
-class Read(NamedTuple):
+class SourceFile(NamedTuple):
     """A manifest, and the file it was read from."""
 
     file: str
@@ -51,7 +51,7 @@ def text(
     problems += [str(problem) for problem in manifests.duplicates(parsed)]
     if problems:
         raise CannotRender("\n".join(problems))
-    read = [Read(one.file, manifest) for one in parsed for manifest in one.manifests]
+    read = [SourceFile(one.file, manifest) for one in parsed for manifest in one.manifests]
     return yaml.safe_dump_all(
         _objects(read, site, warn), sort_keys=False, allow_unicode=True, width=100
     )
@@ -90,9 +90,9 @@ def _read(path: Path, piped: Callable[[], bytes]) -> tuple[str, str]:
         raise CannotRender(f"{file}: cannot be read: {error.strerror}") from error
 
 
-def _objects(read: list[Read], site: Site, warn: Callable[[str], None]) -> list[Manifest]:
+def _objects(read: list[SourceFile], site: Site, warn: Callable[[str], None]) -> list[Manifest]:
     runtimes = [InferenceRuntime.model_validate(m) for _, m in read if m["kind"] == _RUNTIME]
-    found = [Read(file, manifest) for file, manifest in read if manifest["kind"] == _SERVICE]
+    found = [SourceFile(file, manifest) for file, manifest in read if manifest["kind"] == _SERVICE]
     services = [LLMService.model_validate(manifest) for _, manifest in found]
     if not services:
         raise CannotRender("there is no LLMService in these files; add the file that holds one")

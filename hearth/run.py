@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 import anyio
 from anyio.abc import TaskGroup
 
-from hearth import limits, loop
+from hearth import loop, process_limits
 from hearth.api.meta import ServiceKey
 from hearth.app import App, CannotStart
 from hearth.cluster import election, scoped
@@ -19,8 +19,8 @@ from hearth.cluster.interface import ClusterError
 from hearth.cluster.kube import cluster as kube
 from hearth.cluster.kube.credentials import Unconfigured
 from hearth.cluster.leader import Leader, Leadership
-from hearth.leaseowner import LeaseOwner
-from hearth.role import Role
+from hearth.leader_label import LeaderLabel
+from hearth.lease_owner import LeaseOwner
 from hearth.settings import ClusterSettings
 
 log = logging.getLogger(__name__)
@@ -37,11 +37,11 @@ _LOST = "another process leads"
 
 def run(settings: ClusterSettings) -> int:
     """Serve until a signal (0) or until another process leads (1).  Raises CannotStart."""
-    limits.raise_open_files()
+    process_limits.raise_open_files()
     try:
         return loop.run(_serve, settings)
     except BaseExceptionGroup as group:
-        raise loop.expected(group, CannotStart, Unconfigured) from group
+        raise loop.to_cannot_start(group, CannotStart, Unconfigured) from group
     except Unconfigured as error:
         raise CannotStart(str(error)) from error
 
@@ -72,12 +72,12 @@ async def _serve(settings: ClusterSettings) -> int:
         )
         app.scaler.gate.close(_STANDBY)
         app.metrics.read_leadership(lambda: leader.state)
-        role = Role(cluster, fenced, namespace=settings.namespace, pod=settings.pod_name)
+        role = LeaderLabel(cluster, fenced, namespace=settings.namespace, pod=settings.pod_name)
         # The ports come first: a process that lives in this pod beside us has them, so whoever
         # gets as far as seeking the Lease is its pod's only one, as `own_pod` promises.
         async with app.listen(), anyio.create_task_group() as tasks:
             with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-                member = _Member(app, leader, role, settings)
+                member = _Replica(app, leader, role, settings)
                 tasks.start_soon(cluster.run)
                 tasks.start_soon(member.run, tasks)
                 stopped = await _stopped_or_lost(signals, member)
@@ -86,10 +86,12 @@ async def _serve(settings: ClusterSettings) -> int:
         return 0 if stopped else 1
 
 
-class _Member:
+class _Replica:
     """This process among those of the release."""
 
-    def __init__(self, app: App, leader: Leader, role: Role, settings: ClusterSettings) -> None:
+    def __init__(
+        self, app: App, leader: Leader, role: LeaderLabel, settings: ClusterSettings
+    ) -> None:
         self.lost = anyio.Event()
         self._app = app
         self._leader = leader
@@ -158,7 +160,7 @@ class _Member:
             self._leading.cancel()
 
 
-async def _stopped_or_lost(signals: AsyncIterator[signal.Signals], member: _Member) -> bool:
+async def _stopped_or_lost(signals: AsyncIterator[signal.Signals], member: _Replica) -> bool:
     """Whether it was a signal."""
     stopped = False
     async with anyio.create_task_group() as tasks:

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 from hearth.api import groups, wording
 from hearth.api.meta import Duration
 from hearth.reconcile.site import Guard, Site
-from hearth.values import (
+from hearth.setting_types import (
     Claims,
     Counts,
     Folder,

@@ -2,7 +2,7 @@
 
 import socket
 
-from hearth import keepalive
+from hearth import tcp_keepalive
 
 
 def options(sock):
@@ -17,5 +17,5 @@ def options(sock):
 
 
 def wanted(gone_after_s):
-    idle_s = keepalive.FIRST_PROBE_S
+    idle_s = tcp_keepalive.FIRST_PROBE_S
     return 1, idle_s, gone_after_s - idle_s, gone_after_s * 1000

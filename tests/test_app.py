@@ -19,9 +19,9 @@ from hearth.cluster.leader import Leader, Leadership
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.externalscaler.externalscaler_grpc import ExternalScalerStub
 from hearth.externalscaler.externalscaler_pb2 import ScaledObjectRef
+from hearth.leader_label import LeaderLabel
 from hearth.reconcile.site import Site
-from hearth.role import Role
-from hearth.run import _Member
+from hearth.run import _Replica
 from hearth.settings import ClusterSettings, LocalSettings
 from tests import demanded, hanging
 from tests.keda.pki import Pki
@@ -126,8 +126,8 @@ async def test_a_right_that_is_missing_is_named_and_keeps_nobody_else_from_leadi
     cluster = Refusing()
     app = App(cluster, settings(), replica_sets=True)
     leader = Leader(cluster, key=ServiceKey("sys", "hearth"), identity="me")
-    role = Role(cluster, cluster, namespace="sys", pod="")
-    member = _Member(app, leader, role, ClusterSettings())
+    role = LeaderLabel(cluster, cluster, namespace="sys", pod="")
+    member = _Replica(app, leader, role, ClusterSettings())
     async with app.listen() as bound, aiohttp.ClientSession() as session:
         client = Client(session, bound)
         with hanging.guard():

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from hearth import collector
+from hearth import gc_settings
 from tests.conftest import require
 
 _CODE = """
@@ -29,7 +29,7 @@ def test_it_is_uvloop_where_that_is_and_the_collector_is_tuned(name):
     words = [sys.executable, "-c", _CODE, name]
     found = subprocess.run(words, capture_output=True, text=True, check=True).stdout
     assert found.startswith(name)
-    assert found.strip().endswith(f" {collector.THRESHOLDS} True")
+    assert found.strip().endswith(f" {gc_settings.THRESHOLDS} True")
 
 
 def _has_uvloop() -> bool:

@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 from aiohttp import hdrs, web
 
-from hearth import browsers, listening
+from hearth import listening, web_origin
 from hearth.admin import document, feed, page
 from hearth.admin.access import Access
 from hearth.api.meta import ServiceKey, authority
@@ -179,14 +179,14 @@ class Admin:
         host = request.headers.get(hdrs.HOST, "")
         if request.path in _PROBES:
             return await handler(request)
-        if not browsers.is_private(host, domains=self._domains):
+        if not web_origin.is_private_host(host, domains=self._domains):
             return web.Response(
                 status=421,
                 text=f"This port does not answer under the host {host[:200]!r}: a page could lead"
                 " a name of its own here. Use an address, localhost or a name of the cluster, or"
                 " start Hearth with --admin-hosts (admin.hosts in the chart).\n",
             )
-        if browsers.cross_site(
+        if web_origin.is_cross_site(
             lambda name: request.headers.get(name, ""), method=request.method, host=host
         ):
             return web.Response(

@@ -12,7 +12,7 @@ from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 from h2.settings import SettingCodes
 
-from hearth import keepalive, listening
+from hearth import listening, tcp_keepalive
 from hearth.api.meta import ServiceKey, authority
 from hearth.demand import DemandTable
 from hearth.keda import blocks, tls
@@ -71,7 +71,7 @@ class ScalerServer:
         """
         try:
             # A stream that has nothing to send would not notice otherwise that its peer is gone.
-            sockets = await listening.bind(host, port, gone_after_s=keepalive.PEER_S)
+            sockets = await listening.bind(host, port, gone_after_s=tcp_keepalive.PEER_S)
             for sock in sockets:
                 server = _Server(self._scaler)
                 await server.start(sock=sock, backlog=BACKLOG, ssl=door.context if door else None)

@@ -4,7 +4,7 @@ import ipaddress
 import re
 from dataclasses import dataclass
 
-from hearth import browsers
+from hearth import web_origin
 from hearth.api.meta import ServiceKey
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -80,7 +80,7 @@ class HostTable:
         """Whether no stranger's DNS can lead `host` here.  A short name of a service may be that of
         a site: `chat.ai`."""
         domains = (*self._domains(), *self._own(), _lower(self.cluster_domain))
-        return browsers.is_private(host, domains=domains)
+        return web_origin.is_private_host(host, domains=domains)
 
     def advice(self) -> str:
         """The hosts that would work, for a person."""

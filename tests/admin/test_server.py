@@ -11,7 +11,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from hearth import keepalive
+from hearth import tcp_keepalive
 from hearth.admin import server
 from hearth.admin.access import Access
 from hearth.api.meta import ServiceKey
@@ -323,7 +323,7 @@ async def test_field_case_94_who_follows_is_asked_whether_it_is_still_there(worl
         (serving,) = world.admin._listeners
         (listener,) = serving.sockets
         with socket.socket(fileno=os.dup(listener.fileno())) as same:
-            assert alive.options(same) == alive.wanted(keepalive.CLIENT_S)
+            assert alive.options(same) == alive.wanted(tcp_keepalive.CLIENT_S)
 
 
 async def test_field_case_91_who_holds_many_connections_does_not_keep_a_probe_out(world, http):

@@ -12,7 +12,7 @@ import pytest
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, StreamTerminatedError
 
-from hearth import keepalive
+from hearth import tcp_keepalive
 from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_pb2 as pb
 from hearth.keda.server import CannotListen, ScalerServer
@@ -234,7 +234,7 @@ async def test_field_case_56_the_kernel_asks_whether_a_silent_peer_is_still_ther
             while timer(world.port)[0] == "01":  # what was sent is not acknowledged yet
                 await anyio.lowlevel.checkpoint()
         kind, left = timer(world.port)
-        assert kind == "02" and left <= keepalive.PEER_S * 100
+        assert kind == "02" and left <= tcp_keepalive.PEER_S * 100
         await stream.cancel()
 
 

@@ -14,7 +14,7 @@ import anyio
 import anyio.abc
 import pytest
 
-from hearth import keepalive
+from hearth import tcp_keepalive
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.proxy.answers import Code
@@ -50,14 +50,14 @@ async def test_field_case_94_every_connection_is_asked_whether_its_peer_is_there
             await stream.send(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await stream.receive()
             here = stream.extra(anyio.abc.SocketAttribute.local_address)
-            assert alive.options(guest_socket(here)) == alive.wanted(keepalive.CLIENT_S)
+            assert alive.options(guest_socket(here)) == alive.wanted(tcp_keepalive.CLIENT_S)
         assert (await s.ask())[0] == 200
         (front,) = s.gateway._parts.fronts
         accepted = front.transport.get_extra_info("socket")
-        assert alive.options(accepted) == alive.wanted(keepalive.CLIENT_S)
+        assert alive.options(accepted) == alive.wanted(tcp_keepalive.CLIENT_S)
         ((link,),) = (site.idle for site in s.gateway._parts.pool._sites.values())
         upstream = link._transport.get_extra_info("socket")
-        assert alive.options(upstream) == alive.wanted(keepalive.PEER_S)
+        assert alive.options(upstream) == alive.wanted(tcp_keepalive.PEER_S)
 
 
 def guest_socket(address):

@@ -17,7 +17,7 @@ from kubernetes.aio import config as loaders
 from kubernetes.aio.client import ApiClient, Configuration
 from kubernetes.aio.config import incluster_config
 
-from hearth import keepalive
+from hearth import tcp_keepalive
 from hearth.cluster import interface
 from hearth.cluster.kube import proxies
 
@@ -107,7 +107,7 @@ def _socket(address: Any) -> socket.socket:
     """A watch that hears nothing must notice that the other end is gone."""
     family, kind, protocol, *_ = address
     made = socket.socket(family, kind, protocol)
-    keepalive.ask(made, gone_after_s=keepalive.PEER_S)
+    tcp_keepalive.enable(made, gone_after_s=tcp_keepalive.PEER_S)
     return made
 
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from typing import NoReturn
 
 from hearth.api.meta import ServiceKey, authority
-from hearth.demand import Claim, QueueFull
+from hearth.demand import DemandClaim, QueueFull
 from hearth.proxy import admission, faults
 from hearth.proxy.activation import Place
 from hearth.proxy.answers import Code, Problem
@@ -70,7 +70,7 @@ class Errand(ABC):
         self.reply = reply
         self.began_at = self.given_at = began_at
         self.state = State.NEW
-        self.claim: Claim | None = None
+        self.claim: DemandClaim | None = None
         self.place: Place | None = None
         self.link: Link | None = None
         self.held = False
@@ -139,8 +139,8 @@ class Errand(ABC):
         self._send_away(problem)
 
     def carry_on(
-        self, claim: Claim, place: Place, link: Link | None, *, route: Route, name: str | None,
-        limit: float,
+        self, claim: DemandClaim, place: Place, link: Link | None, *, route: Route,
+        name: str | None, limit: float,
     ) -> None:  # fmt: skip
         """Begin with what was sent on `link`; None: nothing was, and one is to be dialled."""
         self.claim = claim

@@ -7,7 +7,7 @@ import itertools
 import re
 from collections.abc import Callable
 
-from hearth import browsers
+from hearth import web_origin
 from hearth.api.meta import ServiceKey
 from hearth.proxy import auth, headers, multipart, paths
 from hearth.proxy.config import GatewayConfig
@@ -249,7 +249,7 @@ def cross_site(head: heads.RequestHead, config: GatewayConfig) -> bool:
     if not (head.field(b"origin") or head.field(b"sec-fetch-site")):
         return False
     host = head.host.decode("latin-1")
-    return browsers.cross_site(
+    return web_origin.is_cross_site(
         lambda name: head.field(name.encode()).decode("latin-1"),
         method=head.method,
         host=host,

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import anyio.lowlevel
 
-from hearth import keepalive, running_time
+from hearth import running_time, tcp_keepalive
 from hearth.api.meta import authority
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.nursery import Main
@@ -227,7 +227,7 @@ class Pool:
         loop = asyncio.get_running_loop()
         with running_time.fail_after(self._connect_timeout_s):
             transport, link = await loop.create_connection(lambda: Link(self, address), *address)
-        keepalive.ask(transport.get_extra_info("socket"), gone_after_s=keepalive.PEER_S)
+        tcp_keepalive.enable(transport.get_extra_info("socket"), gone_after_s=tcp_keepalive.PEER_S)
         if link.closing:
             # Taken and closed at once: nothing was sent, as if it had not been taken.
             raise ConnectionResetError

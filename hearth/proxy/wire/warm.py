@@ -10,7 +10,7 @@ from typing import Protocol
 
 import msgspec
 
-from hearth.demand import Claim
+from hearth.demand import DemandClaim
 from hearth.proxy import openai
 from hearth.proxy.activation import Place
 from hearth.proxy.observer import Outcome
@@ -50,7 +50,7 @@ class Warm:
 
     def __init__(
         self, parts: Parts, client: WarmClient, plan: Plan, route: Route, place: Place,
-        claim: Claim, data: bytes, begin: int, model: str, stream: bool, name: str | None,
+        claim: DemandClaim, data: bytes, begin: int, model: str, stream: bool, name: str | None,
         span: openai.Span | None,
     ) -> None:  # fmt: skip
         self._parts = parts

@@ -8,7 +8,7 @@ import anyio.abc
 import pytest
 
 import hearth
-from hearth import keepalive
+from hearth import tcp_keepalive
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import (
@@ -361,4 +361,4 @@ async def test_field_case_94_connections_to_the_api_server_are_asked_whether_the
     pool = cluster._transport._pools.calls.rest_client.pool_manager
     (connections,) = pool.connector._conns.values()
     sock = connections[0][0].transport.get_extra_info("socket")
-    assert alive.options(sock) == alive.wanted(keepalive.PEER_S)
+    assert alive.options(sock) == alive.wanted(tcp_keepalive.PEER_S)

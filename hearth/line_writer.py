@@ -15,7 +15,7 @@ _LAST_S = 1.0
 """How long lines that wait may delay the end of the process."""
 
 
-class Lines:
+class LineWriter:
     """Lines for one file descriptor, in order; those that cannot be written are lost."""
 
     def __init__(self, descriptor: int, *, limit: int = _LINES) -> None:

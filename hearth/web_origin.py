@@ -15,7 +15,7 @@ _PRIVATE = ("localhost", "svc", "internal", "local", "home.arpa", "test", "inval
 """Top-level names that no public DNS leads anywhere."""
 
 
-def cross_site(
+def is_cross_site(
     field: Field,
     *,
     method: str,
@@ -45,7 +45,7 @@ def cross_site(
     return not any(_same(origin, name.strip().lower()) for name in hosts)
 
 
-def is_private(host: str, *, domains: Collection[str] = ()) -> bool:
+def is_private_host(host: str, *, domains: Collection[str] = ()) -> bool:
     """Whether no stranger's DNS can lead `host` (port allowed) here: an address, a name without
     dots, one below a private top-level name, or one of `domains` or below it."""
     name = _without_port(host.strip().lower()).removesuffix(".")

@@ -10,7 +10,7 @@ from hearth.cluster import election, kinds
 from hearth.cluster.interface import Forbidden, NotFound, Unavailable
 from hearth.cluster.leader import Leader, Leadership
 from hearth.cluster.local.cluster import LocalCluster
-from hearth.leaseowner import LeaseOwner
+from hearth.lease_owner import LeaseOwner
 from tests import hanging
 
 KEY = ServiceKey("sys", "hearth")

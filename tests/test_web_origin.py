@@ -2,14 +2,14 @@
 
 import pytest
 
-from hearth import browsers
+from hearth import web_origin
 
 HOST = "127.0.0.1:8080"
 PAGE = "https://page.example"
 
 
 def asked(fields, *, method="POST", host=HOST, allowed=(), rebindable=False):
-    return browsers.cross_site(
+    return web_origin.is_cross_site(
         lambda name: fields.get(name, ""),
         method=method,
         host=host,
@@ -121,4 +121,4 @@ def test_a_link_may_be_followed_but_nothing_may_be_sent_by_one():
     ],
 )
 def test_names_that_no_strangers_dns_leads_here(host, private):
-    assert browsers.is_private(host, domains=["", "models.corp.example"]) is private
+    assert web_origin.is_private_host(host, domains=["", "models.corp.example"]) is private

@@ -4,15 +4,17 @@ import gc
 import subprocess
 import sys
 
-from hearth import collector
+from hearth import gc_settings
 from tests.proxy import backend
 from tests.proxy.stage import BODY, STREAM, pod, stage
 
 
 def test_the_setting():
-    code = "import gc; from hearth import collector; collector.tune(); print(gc.get_threshold())"
+    code = (
+        "import gc; from hearth import gc_settings; gc_settings.apply(); print(gc.get_threshold())"
+    )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == str(collector.THRESHOLDS)
+    assert found.stdout.strip() == str(gc_settings.THRESHOLDS)
 
 
 async def test_requests_leave_no_cycles_of_ours():

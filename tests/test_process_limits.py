@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from hearth import limits
+from hearth import process_limits
 
 SHOW = """
 import resource
-from hearth import limits
-files = limits.raise_open_files()
+from hearth import process_limits
+files = process_limits.raise_open_files()
 print(files.before, files.now, *resource.getrlimit(resource.RLIMIT_NOFILE))
 """
 
@@ -39,12 +39,12 @@ def test_field_case_91_a_small_hard_limit_is_told_with_its_number():
     [(10, 1), (200, 52), (1024, 448), (4096, 1792), (65_536, 28_672), (524_288, 253_952)],
 )
 def test_client_connections(files, connections):
-    assert limits.client_connections(files) == connections
+    assert process_limits.client_connections(files) == connections
 
 
 @pytest.mark.parametrize("files", range(300, 200_000, 997))
 def test_what_stays_free_is_never_less_than_a_burst_may_take(files):
-    connections = limits.client_connections(files)
+    connections = process_limits.client_connections(files)
     free = files - 2 * connections
     assert free >= 96
     # Above this uvloop accepts, and an eighth more of them is told so at the same time.
@@ -81,7 +81,7 @@ V1_NONE = 9_223_372_036_854_771_712
     ],
 )
 def test_the_memory_limit_of_either_kind_of_control_group(tmp_path, lines, found, limit):
-    assert limits.memory_bytes(groups(tmp_path, *lines, **found)) == limit
+    assert process_limits.memory_bytes(groups(tmp_path, *lines, **found)) == limit
 
 
 @pytest.mark.parametrize(
@@ -90,5 +90,5 @@ def test_the_memory_limit_of_either_kind_of_control_group(tmp_path, lines, found
 )
 def test_bodies_never_take_memory_that_is_not_there(wanted_mib, memory_mib, budget_mib, caplog):
     memory = None if memory_mib is None else memory_mib << 20
-    assert limits.body_budget_bytes(wanted_mib << 20, memory) == budget_mib << 20
+    assert process_limits.body_budget_bytes(wanted_mib << 20, memory) == budget_mib << 20
     assert bool(caplog.records) == (budget_mib < wanted_mib)

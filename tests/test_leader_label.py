@@ -6,7 +6,7 @@ from hearth import names
 from hearth.cluster import kinds
 from hearth.cluster.interface import NotFound
 from hearth.cluster.local.cluster import LocalCluster
-from hearth.role import Role
+from hearth.leader_label import LeaderLabel
 
 LEADER = {names.LEADER_LABEL: names.LEADER}
 
@@ -33,7 +33,7 @@ async def leaders(cluster):
 
 
 def role(cluster, pod):
-    return Role(cluster, cluster, namespace="sys", pod=pod)
+    return LeaderLabel(cluster, cluster, namespace="sys", pod=pod)
 
 
 async def test_only_one_pod_is_ever_addressed(cluster):

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-from hearth.lines import Lines
+from hearth.line_writer import LineWriter
 from tests import hanging
 
 
@@ -17,7 +17,7 @@ def read_all(descriptor: int) -> str:
 
 def test_lines_come_in_order_and_whole():
     reader, writer = os.pipe()
-    lines = Lines(writer)
+    lines = LineWriter(writer)
     for number in range(100):
         lines.write(f"line {number} ä")
     lines.close()
@@ -29,7 +29,7 @@ def test_lines_come_in_order_and_whole():
 
 def test_what_nobody_reads_is_dropped_and_told_to_who_reads_again():
     reader, writer = os.pipe()
-    lines = Lines(writer, limit=10)
+    lines = LineWriter(writer, limit=10)
     for number in range(1000):
         lines.write(f"{number} " + "x" * 1000)
     assert lines.dropped > 900 - 64  # a pipe holds some 64 of them
@@ -49,7 +49,7 @@ def test_what_nobody_reads_is_dropped_and_told_to_who_reads_again():
 def test_a_reader_that_left_is_no_reason_to_stop():
     reader, writer = os.pipe()
     os.close(reader)
-    lines = Lines(writer)
+    lines = LineWriter(writer)
     lines.write("nobody hears this")
     lines.close()
     os.close(writer)
@@ -81,7 +81,7 @@ def test_without_a_thread_they_are_written_at_once():
     reader, writer = os.pipe()
     before = threading.stack_size(1 << 60)  # more than there is: none can be started
     try:
-        lines = Lines(writer)
+        lines = LineWriter(writer)
         lines.write("all the same")
     finally:
         threading.stack_size(before)

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 _RETRY_S = 1.0
 
 
-class Role:
+class LeaderLabel:
     """The leader's label on the pods of one release.
 
     `pod` is this process's own; empty outside a cluster, where nothing is addressed by label.

@@ -9,7 +9,7 @@ Young objects are looked through often instead: two thousand of them at once tak
 millisecond, as long as a cold request takes from its head to the push."""
 
 
-def tune() -> None:
+def apply() -> None:
     """Once, when everything is imported: what there is by now stays for ever."""
     gc.collect()
     gc.freeze()

@@ -13,7 +13,7 @@ CLIENT_S = 300
 """For clients: one that is asleep for some minutes, or reads nothing, is not gone yet."""
 
 
-def ask(sock: socket.socket, *, gone_after_s: int) -> None:
+def enable(sock: socket.socket, *, gone_after_s: int) -> None:
     """Probe a silent connection; end it where probes, or data, are not answered for so long.
 
     Asked of a listening socket, its connections have it from the start.
