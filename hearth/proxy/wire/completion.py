@@ -13,28 +13,60 @@ anyway.
 """
 
 import re
+from collections.abc import Callable
 
 from hearth.proxy.answers import Dialect
 
-_DONE = re.compile(rb"(?:^|[\r\n])data:[ ]?\[DONE\][ \t]*[\r\n]")
-_DONE_AT_END = re.compile(rb"[\r\n]data:[ ]?\[DONE\]\s*$")
-_ERROR = re.compile(
-    rb'(?:^|[\r\n])(?:data:[ ]?\{\s*"error"\s*:\s*[{"]|event:[ ]?error[ \t]*[\r\n])'
-    rb'|\{\s*"type"\s*:\s*"error"'
+# Each begins with a literal, which `re` looks for quickly: a last event may hold a whole answer.
+_DONE = re.compile(rb"data:[ ]?\[DONE\][ \t]*[\r\n]")
+_DONE_AT_END = (b"data: [DONE]", b"data:[DONE]")
+_ERROR_LINE = re.compile(rb'data:[ ]?\{\s*"error"\s*:\s*[{"]')
+_ERROR_EVENT = re.compile(rb"event:[ ]?error[ \t]*[\r\n]")
+_ERROR_TYPE = re.compile(rb'\{\s*"type"\s*:\s*"error"')
+_ENDS = (b"\n\n", b"\r\n\r\n", b"\r\r")
+_ENDS_BEFORE_COMMENTS = re.compile(
+    rb"(?:\r\n\r\n|\n\n|\r\r|^)(?::[^\r\n]*(?:\r\n|\n|\r)|\r\n|\n|\r)*$"
 )
-_BOUNDARY = re.compile(rb"(?:\r\n\r\n|\n\n|\r\r|^)(?::[^\r\n]*(?:\r\n|\n|\r)|\r\n|\n|\r)*$")
 _RESPONSES = (b"response.completed", b"response.incomplete", b"response.failed")
 _MESSAGES = (b"message_stop",)
 
 
-def _event(names: tuple[bytes, ...]) -> re.Pattern[bytes]:
+def _begins_line(data: bytes, at: int) -> bool:
+    return at == 0 or data[at - 1] in b"\r\n"
+
+
+def _has_line(pattern: re.Pattern[bytes], data: bytes) -> bool:
+    return any(_begins_line(data, match.start()) for match in pattern.finditer(data))
+
+
+def _has_error(data: bytes) -> bool:
+    return (
+        _has_line(_ERROR_LINE, data)
+        or _has_line(_ERROR_EVENT, data)
+        or _ERROR_TYPE.search(data) is not None
+    )
+
+
+def _has_done(data: bytes) -> bool:
+    return _has_line(_DONE, data)
+
+
+def _ends_with_done(data: bytes) -> bool:
+    line = data.rstrip()
+    return any(line.endswith(end) and _begins_line(line, len(line) - len(end))
+               for end in _DONE_AT_END)  # fmt: skip
+
+
+def _event(names: tuple[bytes, ...]) -> Callable[[bytes], bool]:
     # No text of a model: a JSON string has neither a quote nor a line end as it is.
     name = b"(?:" + b"|".join(map(re.escape, names)) + b")"
-    return re.compile(rb'"type"\s*:\s*"%b"|(?:^|[\r\n])event:[ ]?%b[ \t]*[\r\n]' % (name, name))
+    type_field = re.compile(rb'"type"\s*:\s*"%b"' % name)
+    line = re.compile(rb"event:[ ]?%b[ \t]*[\r\n]" % name)
+    return lambda data: type_field.search(data) is not None or _has_line(line, data)
 
 
 _LAST_EVENTS = {
-    Dialect.COMPLETIONS: ((b"[DONE]",), _DONE),
+    Dialect.COMPLETIONS: ((b"[DONE]",), _has_done),
     Dialect.RESPONSES: (_RESPONSES, _event(_RESPONSES)),
     Dialect.MESSAGES: (_MESSAGES, _event(_MESSAGES)),
 }
@@ -46,10 +78,10 @@ _SEAM_BYTES = 64
 class Completion:
     """What one stream has said so far, as far as it was looked at."""
 
-    __slots__ = ("_by_line", "_error", "_last", "_names", "_pattern", "_seam", "marks")
+    __slots__ = ("_by_line", "_error", "_last", "_names", "_says_end", "_seam", "marks")
 
     def __init__(self, dialect: Dialect) -> None:
-        self._names, self._pattern = _LAST_EVENTS[dialect]
+        self._names, self._says_end = _LAST_EVENTS[dialect]
         self._by_line = dialect is Dialect.COMPLETIONS
         """`[DONE]` is a line; other last events have an end of their own."""
         self.marks = () if self._by_line else self._names
@@ -72,17 +104,19 @@ class Completion:
             for name in self._names:
                 if name in data:
                     # It knows all of the names.
-                    self._last = self._pattern.search(data) is not None
+                    self._last = self._says_end(data)
                     break
         if not self._error and b"error" in data:
-            self._error = _ERROR.search(data) is not None
+            self._error = _has_error(data)
 
     def whole(self, recent: bytes) -> bool:
         """Whether the stream is, if it ends with `recent`: its last bytes, a chunk's or more."""
         self._look(recent)
-        if self._by_line and (self._last or _DONE_AT_END.search(b"\n" + recent)):
+        if self._by_line and (self._last or _ends_with_done(recent)):
             return True
-        return (self._last or self._error) and _BOUNDARY.search(recent) is not None
+        return (self._last or self._error) and (
+            recent.endswith(_ENDS) or _ENDS_BEFORE_COMMENTS.search(recent) is not None
+        )
 
     @property
     def failed(self) -> bool:
