@@ -1,6 +1,7 @@
 """TCP's own questions: they keep a silent connection known on its way, and find a lost peer."""
 
 import contextlib
+import functools
 import socket
 
 FIRST_PROBE_S = 30
@@ -18,6 +19,14 @@ def enable(sock: socket.socket, *, gone_after_s: int) -> None:
 
     Asked of a listening socket, its connections have it from the start.
     """
+    with contextlib.suppress(OSError):  # closed already
+        for level, option, value in _options(gone_after_s):
+            sock.setsockopt(level, option, value)
+
+
+@functools.cache
+def _options(gone_after_s: int) -> tuple[tuple[int, int, int], ...]:
+    """Those that this system knows: level, option, value."""
     options = (
         (socket.SOL_SOCKET, "SO_KEEPALIVE", 1),
         (socket.IPPROTO_TCP, "TCP_KEEPIDLE", FIRST_PROBE_S),
@@ -26,7 +35,8 @@ def enable(sock: socket.socket, *, gone_after_s: int) -> None:
         # In milliseconds; counts for data that a peer's full window holds up, too.
         (socket.IPPROTO_TCP, "TCP_USER_TIMEOUT", gone_after_s * 1000),
     )
-    with contextlib.suppress(OSError):  # closed already
-        for level, name, value in options:
-            if hasattr(socket, name):
-                sock.setsockopt(level, getattr(socket, name), value)
+    return tuple(
+        (level, getattr(socket, name), value)
+        for level, name, value in options
+        if hasattr(socket, name)
+    )
