@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from hearth.api import groups, wording
+from hearth.api import groups, validation_messages
 from hearth.api.meta import Duration
 from hearth.reconcile.site import Guard, Site
 from hearth.setting_types import (
@@ -269,7 +269,9 @@ def read(model: type[S], flags: Mapping[str, list[str]], env: Mapping[str, str])
     except ValidationError as error:
         first = error.errors()[0]
         name = str(first["loc"][0])
-        raise BadSettings(f"{_both(name)}: {wording.message(first, fields=())}") from error
+        raise BadSettings(
+            f"{_both(name)}: {validation_messages.message(first, fields=())}"
+        ) from error
     _check_ports(settings)
     return settings
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from hearth.api import groups as api_groups
-from hearth.api import validation, yamltext
-from hearth.api.meta import FieldPath, Manifest, spelled
+from hearth.api import validation, yaml_text
+from hearth.api.meta import FieldPath, Manifest, format_path
 from hearth.api.validation import Identity
 
 STDIN = Path("-")
@@ -30,7 +30,7 @@ class Problem:
 
     def __str__(self) -> str:
         where = f"{self.file}:{self.line}" if self.line else self.file
-        parts = [where, str(self.identity or ""), spelled(self.path), self.message]
+        parts = [where, str(self.identity or ""), format_path(self.path), self.message]
         return ": ".join(" ".join(part.split()) for part in parts if part)
 
 
@@ -69,7 +69,7 @@ def parse(
     parsed = Parsed(file=file)
     seen: set[Identity] = set()
     try:
-        for document in yamltext.read(text):
+        for document in yaml_text.read(text):
             for top, value in _unwrapped(document.value, ()):
                 one = validation.check(value, namespace=namespace, groups=groups)
                 faults = one.faults
@@ -90,7 +90,7 @@ def parse(
                     parsed.manifests.append(one.manifest)
                 if one.identity is not None:
                     seen.add(one.identity)
-    except yamltext.BadYaml as error:
+    except yaml_text.BadYaml as error:
         parsed.problems.append(Problem(file=file, line=error.line, message=str(error)))
     return parsed
 

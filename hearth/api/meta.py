@@ -43,7 +43,7 @@ FieldPath = tuple[str | int, ...]
 """Where a field is, from the top of a manifest: names of fields and indexes of items."""
 
 
-def spelled(path: FieldPath) -> str:
+def format_path(path: FieldPath) -> str:
     """A field path as people write it: `spec.container.env[2].name`."""
     text = ""
     for step in path:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hearth.api import groups, meta, options, rules, runtimeoptions, schema
+from hearth.api import groups, meta, options, rules, runtime_options, schema
 from hearth.api.schema import Schema
 
 _SHARED = {
@@ -94,7 +94,7 @@ def _page() -> Iterator[str]:
     yield from _table(spec, "spec", shared=shared)
     yield from _rules("InferenceRuntime")
     yield f"### Options of a runtime\n\n{_RUNTIME_OPTIONS}"
-    yield from _options(runtimeoptions.TABLE)
+    yield from _options(runtime_options.TABLE)
     for name, node in shared.items():
         yield f"### {name}\n\nAs Kubernetes has it.\n"
         yield from _table(node, "", shared={})

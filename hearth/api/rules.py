@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, get_args
 
 from hearth.api import groups
-from hearth.api.meta import Duration, FieldPath, Manifest, spelled
+from hearth.api.meta import Duration, FieldPath, Manifest, format_path
 from hearth.api.runtime import Vendor
 
 MAX_NAME = 54
@@ -44,7 +44,7 @@ class Broken:
     message: str
 
     def __str__(self) -> str:
-        return f"{spelled(self.path)}: {self.message}"
+        return f"{format_path(self.path)}: {self.message}"
 
 
 def _service(path: str, cel: str, holds: Callable[[Node], bool], message: str, **more: Any) -> Rule:

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
+from hearth.api import core_objects, options, rules, runtime_options, schema, validation_messages
 from hearth.api import groups as api_groups
-from hearth.api import options, plain, rules, runtimeoptions, schema, wording
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import FieldPath, Manifest, Model
 from hearth.api.runtime import InferenceRuntime
 
 CUSTOM: dict[str, type[Model]] = {"LLMService": LLMService, "InferenceRuntime": InferenceRuntime}
-KINDS = (*CUSTOM, *plain.MODELS)
-_OPTIONS = {"LLMService": options.problems, "InferenceRuntime": runtimeoptions.problems}
+KINDS = (*CUSTOM, *core_objects.MODELS)
+_OPTIONS = {"LLMService": options.problems, "InferenceRuntime": runtime_options.problems}
 _CLUSTER_SCOPED = ("InferenceRuntime",)
 
 _DNS_LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -99,7 +99,7 @@ def _kind_faults(value: Manifest, groups: Collection[str]) -> Iterator[Fault]:
     elif kind in CUSTOM and (group not in groups or version != api_groups.VERSION):
         known = " or ".join(f"{name}/{api_groups.VERSION}" for name in groups)
         yield Fault(("apiVersion",), f"must be {known} for {kind}, not {api_version!r}")
-    elif kind in plain.MODELS and api_version != "v1":
+    elif kind in core_objects.MODELS and api_version != "v1":
         yield Fault(("apiVersion",), f"must be v1 for {kind}, not {api_version!r}")
     elif kind.endswith("List"):
         yield Fault(("items",), "is required, as a list")
@@ -115,7 +115,9 @@ def _kind_faults(value: Manifest, groups: Collection[str]) -> Iterator[Fault]:
 
 def _meant(kind: str, group: str, api_version: str) -> str | None:
     """The kind of this API group that differs by a slip."""
-    there = CUSTOM if group in api_groups.GROUPS else plain.MODELS if api_version == "v1" else ()
+    there = (
+        CUSTOM if group in api_groups.GROUPS else core_objects.MODELS if api_version == "v1" else ()
+    )
     names = {name.lower(): name for name in there}
     close = difflib.get_close_matches(kind.lower(), names, n=1, cutoff=0.8)
     return names[close[0]] if close else None
@@ -180,11 +182,11 @@ def _broken(manifest: Manifest) -> Iterator[tuple[FieldPath, str]]:
 
 
 def _plain(written: Manifest, faults: list[Fault]) -> Manifest:
-    model = plain.MODELS[written["kind"]]
+    model = core_objects.MODELS[written["kind"]]
     fields: schema.Schema = {str(info.alias): {} for info in model.model_fields.values()}
     wrong = list(_model_faults(model, written, {"properties": fields}))
     faults.extend(wrong)
-    return {} if wrong else plain.stored(written)
+    return {} if wrong else core_objects.stored(written)
 
 
 def _model_faults(model: type[Model], body: Manifest, structure: schema.Schema) -> Iterator[Fault]:
@@ -195,7 +197,7 @@ def _model_faults(model: type[Model], body: Manifest, structure: schema.Schema) 
             # pydantic marks a wrong key of a dict by one more step.
             path = tuple(step for step in detail["loc"] if step != "[key]")
             fields = schema.fields(structure, path[:-1])
-            yield Fault(path, wording.message(detail, fields=fields))
+            yield Fault(path, validation_messages.message(detail, fields=fields))
 
 
 def _identity(value: Manifest, metadata: Manifest, namespace: str) -> Identity | None:

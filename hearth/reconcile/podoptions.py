@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hearth import names
-from hearth.api import options, runtimeoptions
+from hearth.api import options, runtime_options
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime, Vendor
 from hearth.reconcile import gotext, refusal, template
@@ -62,29 +62,29 @@ def render(
     Raises Refused, naming the annotation.
     """
     try:
-        said = runtimeoptions.parse(runtime.metadata.annotations)
+        said = runtime_options.parse(runtime.metadata.annotations)
     except options.BadOption as error:
         raise Refused(refusal.RENDER, f"InferenceRuntime {runtime.name}: {error}") from error
     reader = _Reader(runtime, data)
     labels = reader.labels(said.labels)
-    annotations = reader.fill(runtimeoptions.ANNOTATIONS, said.annotations)
+    annotations = reader.fill(runtime_options.ANNOTATIONS, said.annotations)
     own = {
-        runtimeoptions.LABELS: set(_own(labels, own_labels)),
-        runtimeoptions.ANNOTATIONS: set(_own(annotations, own_annotations)),
+        runtime_options.LABELS: set(_own(labels, own_labels)),
+        runtime_options.ANNOTATIONS: set(_own(annotations, own_annotations)),
     }
     pod, container = _DEFAULTS[runtime.spec.vendor]
     return PodOptions(
-        labels={k: v for k, v in labels.items() if k not in own[runtimeoptions.LABELS]},
+        labels={k: v for k, v in labels.items() if k not in own[runtime_options.LABELS]},
         annotations={
-            k: v for k, v in annotations.items() if k not in own[runtimeoptions.ANNOTATIONS]
+            k: v for k, v in annotations.items() if k not in own[runtime_options.ANNOTATIONS]
         },
         spec={
-            **reader.name("runtimeClassName", runtimeoptions.RUNTIME_CLASS, said.runtime_class),
-            **reader.name("priorityClassName", runtimeoptions.PRIORITY_CLASS, said.priority_class),
+            **reader.name("runtimeClassName", runtime_options.RUNTIME_CLASS, said.runtime_class),
+            **reader.name("priorityClassName", runtime_options.PRIORITY_CLASS, said.priority_class),
         },
-        pod_security=pod | reader.fill(runtimeoptions.POD_SECURITY, said.pod_security),
+        pod_security=pod | reader.fill(runtime_options.POD_SECURITY, said.pod_security),
         container_security=_container(
-            container, reader.fill(runtimeoptions.CONTAINER_SECURITY, said.container_security)
+            container, reader.fill(runtime_options.CONTAINER_SECURITY, said.container_security)
         ),
         engine_key=reader.key(said.engine_key),
         without_effect=tuple(
@@ -117,19 +117,19 @@ class _Reader:
             raise self._refused(annotation, error) from error
 
     def labels(self, said: Mapping[str, str]) -> dict[str, str]:
-        found: dict[str, str] = self.fill(runtimeoptions.LABELS, said)
+        found: dict[str, str] = self.fill(runtime_options.LABELS, said)
         try:
             for name, value in found.items():
-                runtimeoptions.check_label(name, value)
+                runtime_options.check_label(name, value)
         except ValueError as error:
-            raise self._refused(runtimeoptions.LABELS, error) from error
+            raise self._refused(runtime_options.LABELS, error) from error
         return found
 
     def name(self, field: str, annotation: str, said: str | None) -> Manifest:
         if said is None:
             return {}
         try:
-            return {field: runtimeoptions.check_name(self.fill(annotation, said))}
+            return {field: runtime_options.check_name(self.fill(annotation, said))}
         except ValueError as error:
             raise self._refused(annotation, error) from error
 
@@ -137,9 +137,9 @@ class _Reader:
         if said is None:
             return None
         try:
-            return runtimeoptions.split_key(self.fill(runtimeoptions.ENGINE_KEY, said))
+            return runtime_options.split_key(self.fill(runtime_options.ENGINE_KEY, said))
         except ValueError as error:
-            raise self._refused(runtimeoptions.ENGINE_KEY, error) from error
+            raise self._refused(runtime_options.ENGINE_KEY, error) from error
 
     def _refused(self, annotation: str, error: ValueError) -> Refused:
         return Refused(

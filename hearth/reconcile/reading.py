@@ -3,7 +3,7 @@
 from pydantic import ValidationError
 
 from hearth.api.llmservice import Authentication, LLMService
-from hearth.api.meta import Manifest, spelled
+from hearth.api.meta import Manifest, format_path
 from hearth.reconcile import refusal
 from hearth.routes import Refusal
 
@@ -17,7 +17,7 @@ def read(manifest: Manifest) -> tuple[LLMService, Refusal | None]:
         return LLMService.model_validate(manifest), None
     except ValidationError as error:
         first = error.errors()[0]
-        field = spelled(first["loc"])
+        field = format_path(first["loc"])
         bare = {**manifest, "spec": {"model": {}, "endpoint": _access(manifest.get("spec"))}}
         return LLMService.model_validate(bare), Refusal(
             reason=refusal.RENDER, message=f"{field}: {first['msg']}"

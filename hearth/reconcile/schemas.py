@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import anyio
 from anyio.abc import TaskStatus
 
-from hearth.api import groups, served
+from hearth.api import crd_compatibility, groups
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, ClusterError, Forbidden, NotFound
 from hearth.reconcile import refusal
@@ -98,6 +98,6 @@ class Schemas:
                 # Without the definition the kind is missing too, which is told elsewhere.
                 logger.debug("CRD not looked at", extra={"kind": str(kind), "error": str(error)})
                 continue
-            if fields := served.missing(definition):
+            if fields := crd_compatibility.missing_fields(definition):
                 dropped.append((kind.plural, tuple(fields)))
         return Outdated(tuple(dropped)) if dropped else None

@@ -99,7 +99,7 @@ def test_metadata_keeps_what_it_does_not_know():
     ],
 )
 def test_field_paths_are_spelled_as_people_write_them(path, text):
-    assert meta.spelled(path) == text
+    assert meta.format_path(path) == text
 
 
 def test_keys_are_spelled_as_kubectl_does():

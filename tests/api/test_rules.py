@@ -6,14 +6,14 @@ import pytest
 
 from hearth import names
 from hearth.api import groups, rules, schema
-from hearth.api.meta import spelled
+from hearth.api.meta import format_path
 from tests.api import samples, sides
 
 
 def _broken(manifest):
     group = manifest["apiVersion"].partition("/")[0]
     filled = schema.with_defaults(manifest, schema.of(manifest["kind"], group))
-    return [(spelled(broken.path), broken.message) for broken in rules.broken(filled)]
+    return [(format_path(broken.path), broken.message) for broken in rules.broken(filled)]
 
 
 @pytest.mark.parametrize("rule", sides.SIDES, ids=lambda s: f"{s.field}: {s.message[:30]}")

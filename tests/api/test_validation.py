@@ -3,7 +3,7 @@
 import pytest
 
 from hearth.api import groups, validation
-from hearth.api.meta import spelled
+from hearth.api.meta import format_path
 from hearth.api.validation import Identity
 from tests.api import samples, sides
 
@@ -13,7 +13,7 @@ def _check(value, **more):
 
 
 def _told(value, **more):
-    return [(spelled(fault.path), fault.message) for fault in _check(value, **more).faults]
+    return [(format_path(fault.path), fault.message) for fault in _check(value, **more).faults]
 
 
 @pytest.mark.parametrize("rule", sides.SIDES, ids=lambda s: f"{s.field}: {s.message[:30]}")

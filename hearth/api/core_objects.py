@@ -25,7 +25,7 @@ def _base64(text: str) -> str:
 Base64 = Annotated[str, AfterValidator(_base64)]
 
 
-class Plain(Model):
+class CoreObject(Model):
     """What the three have in common; metadata is looked at elsewhere."""
 
     api_version: Literal["v1"]
@@ -33,25 +33,25 @@ class Plain(Model):
     metadata: dict[str, Any]
 
 
-class Secret(Plain):
+class Secret(CoreObject):
     type: str = "Opaque"
     data: dict[DataKey, Base64] = {}
     string_data: dict[DataKey, str] = {}
     immutable: bool = False
 
 
-class ConfigMap(Plain):
+class ConfigMap(CoreObject):
     data: dict[DataKey, str] = {}
     binary_data: dict[DataKey, Base64] = {}
     immutable: bool = False
 
 
-class PersistentVolumeClaim(Plain):
+class PersistentVolumeClaim(CoreObject):
     spec: dict[str, Any]
     status: Any = None
 
 
-MODELS: dict[str, type[Plain]] = {
+MODELS: dict[str, type[CoreObject]] = {
     "Secret": Secret,
     "ConfigMap": ConfigMap,
     "PersistentVolumeClaim": PersistentVolumeClaim,

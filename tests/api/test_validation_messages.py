@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import pytest
 from pydantic import Field, ValidationError
 
-from hearth.api import wording
+from hearth.api import validation_messages
 from hearth.api.meta import Duration, Model
 
 
@@ -56,18 +56,18 @@ def test_messages(sub, message):
     with pytest.raises(ValidationError) as caught:
         _Top.model_validate({"sub": sub, "here": "x"}, extra="forbid")
     (error,) = caught.value.errors()
-    assert wording.message(error, fields=["mode", "count"]) == message
+    assert validation_messages.message(error, fields=["mode", "count"]) == message
 
 
 def test_what_is_missing_is_required():
     with pytest.raises(ValidationError) as caught:
         _Top.model_validate({"sub": {}})
     (error,) = caught.value.errors()
-    assert wording.message(error, fields=[]) == "is required"
+    assert validation_messages.message(error, fields=[]) == "is required"
 
 
 def test_a_place_without_fields():
     with pytest.raises(ValidationError) as caught:
         _Top.model_validate({"sub": {}, "here": "", "x": 1}, extra="forbid")
     (error,) = caught.value.errors()
-    assert wording.message(error, fields=[]) == "is not a field"
+    assert validation_messages.message(error, fields=[]) == "is not a field"

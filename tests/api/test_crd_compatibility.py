@@ -4,7 +4,7 @@ import copy
 
 import pytest
 
-from hearth.api import crd, groups, served
+from hearth.api import crd, crd_compatibility, groups
 
 SERVICE, RUNTIME, *_ = crd.documents([groups.HEARTH])
 GUARD = "spec.endpoint.authentication"
@@ -25,7 +25,7 @@ def without(definition, *fields):
 
 @pytest.mark.parametrize("definition", crd.documents())
 def test_our_own_lacks_nothing(definition):
-    assert served.missing(definition) == []
+    assert crd_compatibility.missing_fields(definition) == []
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_our_own_lacks_nothing(definition):
     ],
 )
 def test_field_case_88_what_an_old_one_drops_is_named(definition, fields):
-    assert served.missing(without(definition, *fields)) == fields
+    assert crd_compatibility.missing_fields(without(definition, *fields)) == fields
 
 
 def test_what_keeps_unknown_fields_drops_none():
@@ -47,17 +47,17 @@ def test_what_keeps_unknown_fields_drops_none():
     schema["properties"]["spec"]["properties"]["endpoint"] = {
         "type": "object", "x-kubernetes-preserve-unknown-fields": True,
     }  # fmt: skip
-    assert served.missing(kept) == []
+    assert crd_compatibility.missing_fields(kept) == []
 
 
 def test_one_without_a_schema_drops_everything():
     bare = copy.deepcopy(SERVICE)
     del bare["spec"]["versions"][0]["schema"]
-    assert served.missing(bare) == ["spec", "status"]
+    assert crd_compatibility.missing_fields(bare) == ["spec", "status"]
 
 
 @pytest.mark.parametrize("version", [{"name": "v1alpha2"}, {"served": False}])
 def test_a_version_that_is_not_served_is_no_kind_at_all(version):
     other = without(SERVICE, GUARD)
     other["spec"]["versions"][0] |= version
-    assert served.missing(other) == []
+    assert crd_compatibility.missing_fields(other) == []

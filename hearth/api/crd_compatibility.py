@@ -9,7 +9,7 @@ from hearth.api import groups, schema
 from hearth.api.meta import Manifest
 
 
-def missing(definition: Manifest) -> list[str]:
+def missing_fields(definition: Manifest) -> list[str]:
     """Fields of the kind, as `spec.endpoint.authentication`, that would be dropped.
 
     Of a field that is not there the ones below are not named.  A definition that does not serve our

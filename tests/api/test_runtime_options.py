@@ -4,13 +4,13 @@ import dataclasses
 
 import pytest
 
-from hearth.api import runtimeoptions
+from hearth.api import runtime_options
 from hearth.api.options import BadOption
-from hearth.api.runtimeoptions import RuntimeOptions
+from hearth.api.runtime_options import RuntimeOptions
 
 
 def test_without_annotations_nothing_is_said():
-    assert runtimeoptions.parse({"team": "a"}) == RuntimeOptions()
+    assert runtime_options.parse({"team": "a"}) == RuntimeOptions()
 
 
 def test_each_option_is_read():
@@ -23,7 +23,7 @@ def test_each_option_is_read():
         "hearth.dev/container-security-context": "capabilities: {add: [SYS_NICE]}",
         "hearth.dev/engine-key": "keys/{{ .Service.Name }}.key",
     }
-    assert runtimeoptions.parse(annotations) == RuntimeOptions(
+    assert runtime_options.parse(annotations) == RuntimeOptions(
         runtime_class="nvidia",
         priority_class="high",
         labels={"team": "serving", "x.example.com/ns": "{{ .Service.Namespace }}"},
@@ -32,7 +32,7 @@ def test_each_option_is_read():
         container_security={"capabilities": {"add": ["SYS_NICE"]}},
         engine_key="keys/{{ .Service.Name }}.key",
     )
-    assert runtimeoptions.problems(annotations) == []
+    assert runtime_options.problems(annotations) == []
 
 
 @pytest.mark.parametrize(
@@ -64,17 +64,17 @@ def test_each_option_is_read():
     ],
 )
 def test_field_cases_103_and_105_what_cannot_be_read_is_named(name, text, told):
-    [(annotation, message)] = runtimeoptions.problems({f"hearth.dev/{name}": text})
+    [(annotation, message)] = runtime_options.problems({f"hearth.dev/{name}": text})
     assert annotation == f"hearth.dev/{name}" and told in message
     with pytest.raises(BadOption, match=f"annotation hearth.dev/{name}: "):
-        runtimeoptions.parse({f"hearth.dev/{name}": text})
+        runtime_options.parse({f"hearth.dev/{name}": text})
 
 
 def test_a_value_of_a_label_may_be_empty():
-    runtimeoptions.check_label("team", "")
+    runtime_options.check_label("team", "")
 
 
 def test_the_table_is_complete():
-    assert [option.field for option in runtimeoptions.TABLE] == [
+    assert [option.field for option in runtime_options.TABLE] == [
         field.name for field in dataclasses.fields(RuntimeOptions)
     ]

@@ -2,12 +2,12 @@
 
 import pytest
 
-from hearth.api import yamltext
-from hearth.api.yamltext import BadYaml
+from hearth.api import yaml_text
+from hearth.api.yaml_text import BadYaml
 
 
 def _values(text):
-    return [document.value for document in yamltext.read(text)]
+    return [document.value for document in yaml_text.read(text)]
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_an_alias_of_aliases_of_aliases_ends():
 
 
 def test_documents_before_a_broken_one_are_read():
-    documents = yamltext.read("a: 1\n---\na: [")
+    documents = yaml_text.read("a: 1\n---\na: [")
     assert next(documents).value == {"a": 1}
     with pytest.raises(BadYaml):
         next(documents)
@@ -83,7 +83,7 @@ def test_documents_before_a_broken_one_are_read():
 
 def test_lines():
     text = "# comment\na:\n  b: 1\n  c:\n  - x\n  - y: 2\n    z: 3\n"
-    (document,) = yamltext.read(text)
+    (document,) = yaml_text.read(text)
     rows = [
         ((), 2), (("a",), 2), (("a", "b"), 3), (("a", "c", 0), 5), (("a", "c", 1, "z"), 7),
         (("a", "missing", "field"), 2), (("nothing",), 2),

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from hearth.api.podsecurity import PodSecurityContext, SecurityContext
+from hearth.api.pod_security import PodSecurityContext, SecurityContext
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from hearth.api import plain
+from hearth.api import core_objects
 
 
 def _secret(**fields):
@@ -11,7 +11,7 @@ def _secret(**fields):
 
 
 def test_text_of_a_secret_is_stored_coded_and_wins():
-    stored = plain.stored(
+    stored = core_objects.stored(
         _secret(data={"a": "b2xk", "b": "a2VwdA=="}, stringData={"a": "nëw"}, status=None)
     )
     assert stored == _secret(type="Opaque", data={"a": "bsOrdw==", "b": "a2VwdA=="})
@@ -24,14 +24,14 @@ def test_others_are_stored_as_they_are():
         "metadata": {"name": "a"},
         "data": {"b": "c"},
     }
-    assert plain.stored({**config, "binaryData": None}) == config
+    assert core_objects.stored({**config, "binaryData": None}) == config
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": "weights"},
         "spec": {"accessModes": ["ReadWriteOnce"]},
     }
-    assert plain.stored({**claim, "status": {"phase": "Bound"}}) == claim
+    assert core_objects.stored({**claim, "status": {"phase": "Bound"}}) == claim
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_others_are_stored_as_they_are():
 )
 def test_what_the_api_server_refuses_is_refused(kind, fields):
     with pytest.raises(ValidationError):
-        plain.MODELS[kind].model_validate(
+        core_objects.MODELS[kind].model_validate(
             {"apiVersion": "v1", "kind": kind, "metadata": {}, **fields}
         )
 
 
 def test_base64_may_be_folded():
-    secret = plain.Secret.model_validate(_secret(data={"a": "YWFh\n  YWFh\n"}))
+    secret = core_objects.Secret.model_validate(_secret(data={"a": "YWFh\n  YWFh\n"}))
     assert secret.data

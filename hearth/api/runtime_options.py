@@ -12,10 +12,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from hearth.api import options, wording, yamltext
-from hearth.api.meta import Manifest, Model, spelled
+from hearth.api import options, validation_messages, yaml_text
+from hearth.api.meta import Manifest, Model, format_path
 from hearth.api.options import PREFIX, Option
-from hearth.api.podsecurity import PodSecurityContext, SecurityContext
+from hearth.api.pod_security import PodSecurityContext, SecurityContext
 
 RUNTIME_CLASS = f"{PREFIX}pod-runtime-class"
 PRIORITY_CLASS = f"{PREFIX}pod-priority-class"
@@ -99,8 +99,8 @@ def _name(text: str) -> str:
 
 def _mapping(text: str) -> Manifest:
     try:
-        found = [document.value for document in yamltext.read(text)]
-    except yamltext.BadYaml as error:
+        found = [document.value for document in yaml_text.read(text)]
+    except yaml_text.BadYaml as error:
         raise ValueError(str(error)) from error
     if len(found) != 1 or not isinstance(found[0], dict):
         raise ValueError(f"write a mapping in YAML or JSON, not {text[:80]!r}")
@@ -138,8 +138,8 @@ def _context(model: type[Model]) -> Callable[[str], Manifest]:
         except ValidationError as error:
             detail = error.errors(include_url=False)[0]
             known = fields if len(detail["loc"]) == 1 else ()
-            told = wording.message(detail, fields=known)
-            raise ValueError(f"{spelled(detail['loc'])} {told}") from error
+            told = validation_messages.message(detail, fields=known)
+            raise ValueError(f"{format_path(detail['loc'])} {told}") from error
         return found
 
     return read
