@@ -15,12 +15,12 @@ from hearth.api.meta import Duration, authority
 from hearth.app import App, CannotStart
 from hearth.cluster.autoscaler.engine import Pace
 from hearth.cluster.local.cluster import LocalCluster
-from hearth.cluster.local.config import KubeletConfig
-from hearth.cluster.local.files import Files, PathMissing
-from hearth.cluster.local.kubelet import Kubelet
-from hearth.cluster.local.leftovers import CannotRun
-from hearth.cluster.local.scaledobjects import ScaledObjects
-from hearth.cluster.local.workloads import Workloads
+from hearth.cluster.local.controllers.controllers import Workloads
+from hearth.cluster.local.keda.scaled_objects import ScaledObjects
+from hearth.cluster.local.kubelet.config import KubeletConfig
+from hearth.cluster.local.kubelet.kubelet import Kubelet
+from hearth.cluster.local.kubelet.orphans import CannotRun
+from hearth.cluster.local.manifests.files import Files, PathMissing
 from hearth.console import Console
 from hearth.line_writer import LineWriter
 from hearth.process_limits import OpenFiles

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from hearth import loop, process_limits
 from hearth.api.meta import ServiceKey
 from hearth.app import App, CannotStart
-from hearth.cluster import election, scoped
+from hearth.cluster import election, namespaced
 from hearth.cluster.fence import Fenced
 from hearth.cluster.interface import ClusterError
 from hearth.cluster.kube import cluster as kube
@@ -62,7 +62,7 @@ async def _serve(settings: ClusterSettings) -> int:
                 name=settings.release if settings.pod_name else "",
             ),
         )
-        fenced = Fenced(scoped.over(cluster, settings.namespaces), leader)
+        fenced = Fenced(namespaced.over(cluster, settings.namespaces), leader)
         app = App(
             fenced,
             settings,

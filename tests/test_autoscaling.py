@@ -26,7 +26,7 @@ from hearth.reconcile.site import Site
 from hearth.reconcile.watching import Watching
 from hearth.routes import RouteTable
 from tests import hanging
-from tests.cluster.local.scaling import replicas, until
+from tests.cluster.local.keda.scaling import replicas, until
 from tests.reconcile import builders
 from tests.reconcile.world import written
 

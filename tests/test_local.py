@@ -8,8 +8,8 @@ import pytest
 from hearth import local
 from hearth.api.meta import authority
 from hearth.app import App, CannotStart
-from hearth.cluster.local import leftovers
 from hearth.cluster.local.cluster import LocalCluster
+from hearth.cluster.local.kubelet import orphans
 from hearth.proxy.hosts import HostTable
 from hearth.settings import LocalSettings
 
@@ -32,7 +32,7 @@ def test_a_command_that_is_not_closed(tmp_path):
 
 def test_a_state_folder_in_use(tmp_path):
     state = tmp_path / "state"
-    with leftovers.hold(state), pytest.raises(CannotStart, match="is in use by another hearth"):
+    with orphans.hold(state), pytest.raises(CannotStart, match="is in use by another hearth"):
         local.run(settings(tmp_path))
 
 

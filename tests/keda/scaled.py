@@ -20,7 +20,7 @@ from hearth.keda.scene import Scene
 from hearth.keda.server import ScalerServer
 from hearth.routes import Backend, Route, RouteTable, Scale
 from tests import hanging
-from tests.cluster.local.scaling import deployment
+from tests.cluster.local.keda.scaling import deployment
 from tests.virtualtime import VirtualTime
 
 KEY = ServiceKey("ai", "chat")

@@ -14,7 +14,7 @@ from hearth.cluster.interface import Forbidden
 from hearth.keda import builtin
 from hearth.keda.builtin import BuiltinScaler
 from hearth.routes import Route
-from tests.cluster.local.scaling import replicas
+from tests.cluster.local.keda.scaling import replicas
 from tests.keda.scaled import BOUNDS, KEY, World, settle, world
 
 POLL_S, HPA_S = 16.0, 15.0

@@ -15,7 +15,7 @@ from hearth.keda import watchdog
 from hearth.keda.watchdog import Watchdog
 from hearth.routes import Route
 from tests import hanging
-from tests.cluster.local.scaling import deployment
+from tests.cluster.local.keda.scaling import deployment
 from tests.keda.scaled import BOUNDS, KEY, Steady, World, settle, world
 
 AFTER_S = 10.0

@@ -13,7 +13,7 @@ import aiohttp
 import anyio
 import yaml
 
-from hearth.cluster.local import leftovers, sessions
+from hearth.cluster.local.kubelet import orphans, sessions
 from tests import hanging
 
 FLAGS = (
@@ -173,7 +173,7 @@ class Hearth:
 
     def engines(self, *names) -> list[int]:
         """Processes of these services' engines, or everything that runs for this state folder."""
-        mark = f"{leftovers.identity(self.state)}/".encode()
+        mark = f"{orphans.identity(self.state)}/".encode()
         pids = [int(e.name) for e in Path("/proc").iterdir() if e.name.isdecimal()]
         found = [pid for pid in pids if sessions.marked(pid, mark)]
         flags = {f"--served-model-name={name}" for name in names}

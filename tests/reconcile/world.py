@@ -9,7 +9,7 @@ from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import Conflict
-from hearth.cluster.local.store import Store
+from hearth.cluster.local.apiserver.store import Store
 from hearth.reconcile import plan
 from hearth.reconcile.plan import Apply, ApplyReplicas, Create, Delete
 from tests.reconcile import builders

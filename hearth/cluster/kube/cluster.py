@@ -13,7 +13,7 @@ from hearth import names
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import interface, kinds
 from hearth.cluster.interface import Change, Kind, Listing
-from hearth.cluster.kube import credentials, events
+from hearth.cluster.kube import credentials, watch_stream
 from hearth.cluster.kube.transport import Limits, Request, Transport
 
 _APPLY = "application/apply-patch+yaml"  # JSON is YAML
@@ -93,12 +93,12 @@ class KubeCluster:
                 *_selector(labels),
             ),
         )
-        lines = events.Lines()
+        lines = watch_stream.Lines()
         chunks = self._transport.chunks(request, ends_after_s=ends_after_s)
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:
                 for line in lines.feed(chunk):
-                    yield events.change(line, kind=kind)
+                    yield watch_stream.change(line, kind=kind)
 
     async def get(self, kind: Kind, namespace: str, name: str) -> Manifest:
         return await self._transport.call(
@@ -195,7 +195,7 @@ class KubeCluster:
                 method="GET", path=_path(kind, namespace), kind=kind, query=(*query, *more)
             )
             answer = await self._transport.call(request)
-            items += [events.named(item, kind=kind) for item in answer.get("items") or ()]
+            items += [watch_stream.named(item, kind=kind) for item in answer.get("items") or ()]
             metadata = answer.get("metadata") or {}
             if not metadata.get("continue"):
                 return Listing(items=items, version=str(metadata.get("resourceVersion", "")))

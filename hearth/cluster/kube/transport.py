@@ -15,7 +15,7 @@ import hearth
 from hearth.api.meta import Manifest
 from hearth.cluster import interface
 from hearth.cluster.interface import Kind
-from hearth.cluster.kube import answers, credentials, retry
+from hearth.cluster.kube import api_errors, credentials, retry
 from hearth.cluster.kube.retry import Failure
 
 _log = logging.getLogger(__name__)
@@ -168,14 +168,14 @@ class Transport:
         code = response.status
         self._warn(response)
         if 200 <= code < 300:
-            found = answers.parse(body) if body else {}
+            found = api_errors.parse(body) if body else {}
             if found is not None:
                 return code, found
             code = 502
         header = response.headers.get("Retry-After", "")
-        error_ = answers.error(code, body, kind=request.kind, retry_after=header)
+        error_ = api_errors.error(code, body, kind=request.kind, retry_after=header)
         return code, Failure(
-            error=error_, passing=answers.passes(code, error_), refused=code == 429
+            error=error_, passing=api_errors.passes(code, error_), refused=code == 429
         )
 
     async def _send(
@@ -197,7 +197,7 @@ class Transport:
         self, response: aiohttp.ClientResponse, request: Request
     ) -> interface.ClusterError:
         header = response.headers.get("Retry-After", "")
-        return answers.error(
+        return api_errors.error(
             response.status, await response.read(), kind=request.kind, retry_after=header
         )
 

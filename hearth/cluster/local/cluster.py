@@ -11,7 +11,7 @@ import anyio
 from hearth import names
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster.interface import Change, Kind, Listing
-from hearth.cluster.local.store import Store, Validator
+from hearth.cluster.local.apiserver.store import Store, Validator
 
 _SUFFIX = random.SystemRandom()
 _LETTERS = string.digits + string.ascii_lowercase

@@ -13,9 +13,9 @@ from hearth.cluster.autoscaler.engine import Autoscaler, Memory, Pace
 from hearth.cluster.autoscaler.outcome import ScaleStatus
 from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, SourceError
 from hearth.cluster.autoscaler.target import LiveDeployment
-from hearth.cluster.local import scalespec
 from hearth.cluster.local.cluster import LocalCluster
-from tests.cluster.local.scaling import KEY, deployment, pods, replicas, scaled_object
+from hearth.cluster.local.keda import scale_spec
+from tests.cluster.local.keda.scaling import KEY, deployment, pods, replicas, scaled_object
 from tests.virtualtime import VirtualTime
 
 
@@ -96,7 +96,7 @@ async def at_work(
 
     autoscaler = Autoscaler(
         LiveDeployment(cluster, KEY),
-        scalespec.read(scaled_object("x:1", **rest)),
+        scale_spec.read(scaled_object("x:1", **rest)),
         [dial],
         memory=memory,
         pace=Pace(clock=time.clock, wall=time.clock, sleep=time.sleep),

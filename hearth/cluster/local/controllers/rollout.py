@@ -1,0 +1,125 @@
+"""What a Deployment says of itself: counts, availability, and how far a rollout has come."""
+
+import datetime
+from dataclasses import dataclass
+from typing import Any
+
+from hearth.api.meta import Manifest
+from hearth.cluster.local.apiserver.object_meta import rfc3339
+from hearth.cluster.local.controllers.owned_pods import moment
+
+_COMPLETE = "NewReplicaSetAvailable"
+_RUNNING = "ReplicaSetUpdated"
+_OVERDUE = "ProgressDeadlineExceeded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Counts:
+    """A Deployment's living pods, counted."""
+
+    replicas: int
+    updated: int
+    """Of the current template."""
+    ready: int
+    available: int
+    least: int
+    """So many must be available."""
+
+
+def status(
+    deployment: Manifest, counts: Counts, *, template: str, now: datetime.datetime
+) -> dict[str, Any]:
+    """The whole status.  Counts of zero are left out, as Kubernetes does."""
+    before = deployment.get("status", {})
+    missing = max(0, deployment["spec"]["replicas"] - counts.available)
+    named = {
+        "replicas": counts.replicas,
+        "updatedReplicas": counts.updated,
+        "readyReplicas": counts.ready,
+        "availableReplicas": counts.available,
+        "unavailableReplicas": missing,
+    }
+    enough = counts.available >= counts.least
+    available = {
+        "type": "Available",
+        "status": "True" if enough else "False",
+        "reason": f"MinimumReplicas{'Available' if enough else 'Unavailable'}",
+        "message": f"Deployment {'has' if enough else 'does not have'} minimum availability.",
+    }
+    return {
+        "observedGeneration": deployment["metadata"]["generation"],
+        **{name: count for name, count in named.items() if count},
+        "conditions": [
+            _condition(before, available, now),
+            _progressing(deployment, counts, template=template, now=now),
+        ],
+    }
+
+
+def deadline_in_s(
+    deployment: Manifest, status: dict[str, Any], now: datetime.datetime
+) -> float | None:
+    """Seconds until a rollout that makes no progress is overdue; None when none runs."""
+    condition = find(status, "Progressing")
+    if condition is None or condition["reason"] != _RUNNING:
+        return None
+    limit_s: int = deployment["spec"]["progressDeadlineSeconds"]
+    return max(0.0, moment(condition["lastUpdateTime"]) + limit_s - now.timestamp())
+
+
+def find(status: dict[str, Any], kind: str) -> dict[str, Any] | None:
+    """The condition of that type."""
+    return next((c for c in status.get("conditions", ()) if c["type"] == kind), None)
+
+
+def _progressing(
+    deployment: Manifest, counts: Counts, *, template: str, now: datetime.datetime
+) -> dict[str, Any]:
+    """The Progressing condition.
+
+    Once the rollout of a template was complete its deadline is over for good: pods that do not
+    come up after a later scaling are no failed rollout.
+    """
+    before = deployment.get("status", {})
+    last = find(before, "Progressing")
+    rollout = f'ReplicaSet "{deployment["metadata"]["name"]}-{template}"'
+    if last is not None and not last["message"].startswith(rollout):
+        last = None  # it speaks of another template
+    wanted = deployment["spec"]["replicas"]
+    complete = counts.updated == counts.replicas == counts.available == wanted
+    if complete or (last is not None and last["reason"] == _COMPLETE):
+        said = {"status": "True", "reason": _COMPLETE}
+        text = f"{rollout} has successfully progressed."
+        return _condition(before, {"type": "Progressing", **said, "message": text}, now)
+    if last is None or _moved(before, counts):
+        said = {"status": "True", "reason": _RUNNING, "message": f"{rollout} is progressing."}
+        condition = _condition(before, {"type": "Progressing", **said}, now)
+        return {**condition, "lastUpdateTime": rfc3339(now)}
+    if last["reason"] == _OVERDUE or deadline_in_s(deployment, before, now) == 0:
+        said = {"status": "False", "reason": _OVERDUE}
+        text = f"{rollout} has timed out progressing."
+        return _condition(before, {"type": "Progressing", **said, "message": text}, now)
+    return last
+
+
+def _moved(before: dict[str, Any], counts: Counts) -> bool:
+    superseded: int = before.get("replicas", 0) - before.get("updatedReplicas", 0)
+    risen = (
+        counts.updated > before.get("updatedReplicas", 0),
+        counts.ready > before.get("readyReplicas", 0),
+        counts.available > before.get("availableReplicas", 0),
+    )
+    return any(risen) or counts.replicas - counts.updated < superseded
+
+
+def _condition(
+    before: dict[str, Any], said: dict[str, str], now: datetime.datetime
+) -> dict[str, Any]:
+    """A condition whose times move only when it says something else."""
+    last = find(before, said["type"])
+    if last is not None and said.items() <= last.items():
+        return last
+    flipped = last is None or last["status"] != said["status"]
+    time = rfc3339(now)
+    changed = time if flipped or last is None else last["lastTransitionTime"]
+    return {**said, "lastUpdateTime": time, "lastTransitionTime": changed}

@@ -1,0 +1,123 @@
+"""What all pods of a machine share, and what all containers of a pod do."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+import anyio
+
+from hearth.api.meta import Manifest
+from hearth.cluster.interface import Cluster, ClusterError
+from hearth.cluster.local.kubelet import addresses, devices, logs, oom, programs
+from hearth.cluster.local.kubelet.config import KubeletConfig
+
+
+class PodCluster(Cluster, Protocol):
+    """A cluster that leaves the last word on a pod to its kubelet."""
+
+    async def finalize(self, manifest: Manifest) -> None:
+        """Remove a pod whose processes are gone.  Absent is fine; Conflict for another uid."""
+        ...
+
+
+class Bell:
+    """Says that something changed which a container may wait for: a Secret, for instance."""
+
+    def __init__(self) -> None:
+        self.rings = 0
+        self._rung = anyio.Event()
+
+    def ring(self) -> None:
+        self.rings += 1
+        self._rung.set()
+        self._rung = anyio.Event()
+
+    async def wait(self, *, since: int) -> None:
+        """Until it rang more often than `since`."""
+        while self.rings <= since:
+            await self._rung.wait()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """This machine, as its pods use it."""
+
+    cluster: PodCluster
+    config: KubeletConfig
+    state: Path
+    place: programs.Place
+    environ: Mapping[str, str]
+    """Hearth's own environment."""
+    devices: devices.Devices
+    addresses: addresses.Addresses
+    http: aiohttp.ClientSession
+    sources: Bell
+    """Rings when a Secret, ConfigMap or claim changed."""
+    kills: oom.Kills
+
+
+class Recorder:
+    """Events of one pod; the same words once."""
+
+    def __init__(self, cluster: Cluster, pod: Manifest) -> None:
+        self._cluster = cluster
+        self._pod = pod
+        self._said: set[tuple[str, str]] = set()
+
+    async def record(self, reason: str, message: str, *, warning: bool = False) -> None:
+        """Write an Event, at best: one that cannot be written is nobody's failure."""
+        if (reason, message) in self._said:
+            return
+        self._said.add((reason, message))
+        metadata, now = self._pod["metadata"], timestamp()
+        event: Manifest = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {
+                "name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}",
+                "namespace": metadata.get("namespace", ""),
+            },
+            "involvedObject": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "name": metadata["name"],
+                "namespace": metadata.get("namespace", ""),
+                "uid": metadata.get("uid", ""),
+            },
+            "type": "Warning" if warning else "Normal",
+            "reason": reason,
+            "message": message[:1024],
+            "source": {"component": "kubelet"},
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+        }
+        with suppress(ClusterError):
+            await self._cluster.create(event)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Room:
+    """What the containers of one pod share."""
+
+    machine: Machine
+    pod: Manifest
+    ip: str
+    folder: Path
+    """The pod's own, gone with it."""
+    devices: Mapping[str, str]
+    """Variables that name the pod's devices."""
+    log: logs.PodLog
+    recorder: Recorder
+    changed: Callable[[], None]
+    """To be called when the facts of a container changed."""
+
+
+def timestamp() -> str:
+    """Now, as Kubernetes writes it."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

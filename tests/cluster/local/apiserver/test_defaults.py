@@ -1,0 +1,102 @@
+import pytest
+
+from hearth.cluster import kinds
+from hearth.cluster.interface import Invalid
+from hearth.cluster.local.apiserver import defaults
+
+
+@pytest.mark.parametrize(
+    "written, stored",
+    [
+        (1, "1"), (0, "0"), ("1000m", "1"), ("1500m", "1500m"), ("0.5", "500m"), ("0.0001", "1m"),
+        ("1024Mi", "1Gi"), ("1536Mi", "1536Mi"), ("0.5Gi", "512Mi"), ("0.1Ki", "102400m"),
+        ("1e3", "1e3"), ("1000", "1k"),
+        ("2000k", "2M"), ("16Gi", "16Gi"), ("0Gi", "0"), ("1Ki", "1Ki"),
+    ],
+)  # fmt: skip
+def test_quantities(written, stored):
+    assert defaults.quantity(written) == stored
+
+
+def test_no_quantity():
+    with pytest.raises(Invalid, match="is not a quantity"):
+        defaults.quantity("much")
+
+
+def test_nulls_mean_not_set_and_the_copy_is_a_copy():
+    sent = {"a": None, "b": [{"c": None, "d": 1}]}
+    copy = defaults.normalized(sent)
+    assert copy == {"b": [{"d": 1}]}
+    assert copy["b"] is not sent["b"]
+
+
+def test_a_secrets_plain_text_is_stored_encoded():
+    secret = {"data": {"a": "eA=="}, "stringData": {"b": "x", "n": 7}}
+    defaults.prepare(kinds.SECRET, secret)
+    assert secret == {"data": {"a": "eA==", "b": "eA==", "n": "Nw=="}}
+
+
+def test_quantities_of_a_claim_and_of_volumes():
+    claim = {"spec": {"resources": {"requests": {"storage": "1024Mi"}}}}
+    defaults.prepare(kinds.CLAIM, claim)
+    assert claim["spec"]["resources"]["requests"]["storage"] == "1Gi"
+    pod = {"spec": {"volumes": [{"name": "shm", "emptyDir": {"sizeLimit": "2048Mi"}}]}}
+    defaults.prepare(kinds.POD, pod)
+    assert pod["spec"]["volumes"][0]["emptyDir"]["sizeLimit"] == "2Gi"
+
+
+@pytest.mark.parametrize(
+    "image, policy",
+    [
+        ("engine", "Always"),
+        ("engine:latest", "Always"),
+        ("engine:1", "IfNotPresent"),
+        ("registry:5000/engine", "Always"),
+        ("registry:5000/engine:1", "IfNotPresent"),
+    ],
+)
+def test_when_images_are_pulled(image, policy):
+    pod = {"spec": {"containers": [{"name": "a", "image": image}]}}
+    defaults.fill(kinds.POD, pod)
+    assert pod["spec"]["containers"][0]["imagePullPolicy"] == policy
+
+
+def test_volumes_and_recreate():
+    volumes = [{"name": "h", "hostPath": {"path": "/x"}}, {"name": "s", "secret": {}}]
+    strategy = {"type": "Recreate"}
+    deployment = {"spec": {"strategy": strategy, "template": {"spec": {"volumes": volumes}}}}
+    defaults.fill(kinds.DEPLOYMENT, deployment)
+    assert strategy == {"type": "Recreate"}
+    assert volumes[0]["hostPath"] == {"path": "/x", "type": ""}
+    assert volumes[1]["secret"] == {"defaultMode": 0o644}
+
+
+POD = {"containers": [{"name": "a", "image": "b"}]}
+
+
+@pytest.mark.parametrize(
+    "kind, manifest, said",
+    [
+        (kinds.SERVICE, {"metadata": {"name": "1st"}}, "metadata.name"),
+        (kinds.CONFIG_MAP, {"metadata": {"name": "A"}}, "metadata.name"),
+        (kinds.CONFIG_MAP, {"metadata": {"name": "a", "labels": {"k": "a b"}}}, "metadata.labels"),
+        (kinds.POD, {"metadata": {"name": "a"}, "spec": {}}, "spec.containers: is required"),
+        (kinds.POD, {"metadata": {"name": "a"}, "spec": {"containers": [{"name": "x"}]}},
+         r"spec.containers\[0\].image"),
+        (kinds.DEPLOYMENT, {"metadata": {"name": "a"}, "spec": {"template": {"spec": POD}}},
+         "spec.selector"),
+        (kinds.JOB, {"metadata": {"name": "a"},
+                     "spec": {"template": {"spec": {**POD, "restartPolicy": "Always"}}}},
+         "OnFailure or Never"),
+    ],
+)  # fmt: skip
+def test_what_is_refused(kind, manifest, said):
+    with pytest.raises(Invalid, match=said):
+        defaults.check(kind, None, manifest)
+
+
+def test_a_claim_keeps_its_class():
+    old = {"spec": {"storageClassName": "fast"}}
+    new = {"metadata": {"name": "a"}, "spec": {"storageClassName": "slow"}}
+    with pytest.raises(Invalid, match=r"spec\.storageClassName: field is immutable"):
+        defaults.check(kinds.CLAIM, old, new)

@@ -1,0 +1,212 @@
+"""What only the in-memory store has: see `test_contract.py` for all that a real one has too."""
+
+import datetime
+import itertools
+
+import pytest
+
+from hearth.api import groups
+from hearth.api.meta import ServiceKey
+from hearth.cluster import kinds
+from hearth.cluster.interface import Conflict, Expired, Invalid, KindMissing, NotFound
+from hearth.cluster.local.apiserver import object_meta
+from hearth.cluster.local.apiserver.store import Store
+
+NOON = datetime.datetime(2026, 1, 1, 12, 0, tzinfo=datetime.UTC)
+
+
+@pytest.fixture
+def woken():
+    return []
+
+
+@pytest.fixture
+def make(woken):
+    def make(**options):
+        uids, suffixes = itertools.count(1), itertools.count(1)
+        return Store(
+            now=lambda: NOON,
+            new_uid=lambda: f"u{next(uids)}",
+            new_suffix=lambda: f"s{next(suffixes)}",
+            on_change=woken.append,
+            **options,
+        )
+
+    return make
+
+
+@pytest.fixture
+def store(make):
+    return make()
+
+
+def pod(name="p", **metadata):
+    metadata = {"name": name, "namespace": "ai", **metadata}
+    spec = {"containers": [{"name": "serving", "image": "engine:1"}]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+
+
+def runtime(name="r", **spec):
+    metadata = {"name": name, "namespace": "stray"}
+    version = f"{groups.HEARTH}/v1alpha1"
+    return {
+        "apiVersion": version, "kind": "InferenceRuntime", "metadata": metadata, "spec": spec,
+    }  # fmt: skip
+
+
+def started(store, manifest, **status):
+    said = {**manifest, "status": {"startTime": "2026-01-01T11:00:00Z", **status}}
+    return store.patch_status(said, manager="kubelet")
+
+
+class TestPods:
+    def test_a_started_pod_is_marked_then_finalized(self, store):
+        made = started(store, store.create(pod(), manager="m"), phase="Running")
+        store.delete(made)
+        marked = store.get(kinds.POD, "ai", "p")
+        assert marked["metadata"]["deletionTimestamp"] == "2026-01-01T12:00:30Z"
+        assert marked["metadata"]["deletionGracePeriodSeconds"] == 30
+        store.delete(made)
+        assert store.get(kinds.POD, "ai", "p") == marked
+        dying = started(store, marked, phase="Failed")
+        assert dying["metadata"]["deletionTimestamp"]
+        store.delete(made, grace_s=0)
+        with pytest.raises(NotFound):
+            store.get(kinds.POD, "ai", "p")
+        assert [c.type for c in store.changes(kinds.POD, since="0")] == [
+            "ADDED", "MODIFIED", "MODIFIED", "MODIFIED", "DELETED",
+        ]  # fmt: skip
+
+    def test_a_shorter_grace_shortens_it(self, store):
+        made = started(store, store.create(pod(), manager="m"), phase="Running")
+        store.delete(made)
+        store.delete(made, grace_s=5)
+        assert store.get(kinds.POD, "ai", "p")["metadata"]["deletionGracePeriodSeconds"] == 5
+
+    @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+    def test_a_pod_that_ended_goes_at_once(self, store, phase):
+        store.delete(started(store, store.create(pod(), manager="m"), phase=phase))
+        with pytest.raises(NotFound):
+            store.get(kinds.POD, "ai", "p")
+
+    def test_only_the_pod_that_is_meant(self, store):
+        store.create(pod(), manager="m")
+        with pytest.raises(Conflict, match="another object now"):
+            store.delete(pod(uid="other"), grace_s=0)
+        store.delete(pod("nobody", uid="other"), grace_s=0)
+
+    def test_owned_pods_end_gracefully(self, store):
+        owner = store.create({**pod("owner"), "kind": "ConfigMap", "spec": {}}, manager="m")
+        reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
+        reference["uid"] = owner["metadata"]["uid"]
+        made = store.create(pod(ownerReferences=[reference]), manager="m")
+        started(store, made, phase="Running")
+        store.delete(owner)
+        assert store.get(kinds.POD, "ai", "p")["metadata"]["deletionTimestamp"]
+
+
+class TestCustomResources:
+    def test_a_validators_word_is_final(self, make):
+        def validate(manifest):
+            if "image" not in manifest["spec"]:
+                raise ValueError("spec.image: is required")
+
+        store = make(validate=validate)
+        store.apply(runtime(image="x"), manager="files")
+        with pytest.raises(Invalid) as raised:
+            store.apply(runtime(other=1), manager="files")
+        assert str(raised.value) == 'InferenceRuntime "r" is invalid: spec.image: is required'
+        assert store.get(kinds.of(runtime()), "", "r")["spec"] == {"image": "x"}
+        store.create(pod(), manager="m")
+
+    def test_status_is_not_validated_and_counts_no_generation(self, make):
+        seen = []
+        store = make(validate=seen.append)
+        store.apply(runtime(image="x"), manager="files")
+        said = {**runtime(), "status": {"conditions": [{"type": "Ready", "status": "True"}]}}
+        left = store.patch_status(said, manager="hearth-status")
+        assert left["metadata"]["generation"] == 1
+        assert left["status"] == said["status"]
+        assert len(seen) == 1
+
+    def test_a_cluster_scoped_object_has_no_namespace(self, store):
+        made = store.apply(runtime(image="x"), manager="files")
+        assert "namespace" not in made["metadata"]
+        assert store.get(kinds.of(made), "ignored", "r") == made
+
+
+class TestTheRest:
+    def test_without_a_namespace_it_is_default(self, store):
+        manifest = pod()
+        del manifest["metadata"]["namespace"]
+        made = store.create(manifest, manager="m")
+        assert made["metadata"]["namespace"] == "default"
+        assert store.get(kinds.POD, "", "p") == made
+
+    def test_unknown_kinds_and_no_names(self, store):
+        with pytest.raises(KindMissing, match="v1 Banana"):
+            store.apply({**pod(), "kind": "Banana"}, manager="m")
+        stranger = type(kinds.POD)("fruit.dev", "v1", "Banana", "bananas")
+        for ask in (store.list, lambda kind: store.changes(kind, since="0")):
+            with pytest.raises(KindMissing, match=r"bananas\.fruit\.dev"):
+                ask(stranger)
+        with pytest.raises(Invalid, match=r"metadata\.name: is required"):
+            store.apply({**pod(), "metadata": {}}, manager="m")
+        with pytest.raises(Invalid, match="managedFields"):
+            store.apply(pod(managedFields=[]), manager="m")
+
+    def test_no_status_no_status_write(self, store):
+        config = {**pod("c"), "kind": "ConfigMap", "spec": {}}
+        store.create(config, manager="m")
+        with pytest.raises(NotFound, match="configmaps have no status"):
+            store.patch_status({**config, "status": {}}, manager="m")
+
+    def test_scale_below_zero(self, store):
+        labels = {"app": "d"}
+        template = {"metadata": {"labels": labels}, "spec": pod()["spec"]}
+        spec = {"selector": {"matchLabels": labels}, "template": template}
+        store.create(
+            {"apiVersion": "apps/v1", "kind": "Deployment",
+             "metadata": {"name": "d", "namespace": "ai"}, "spec": spec}, manager="m",
+        )  # fmt: skip
+        with pytest.raises(Invalid, match="negative"):
+            store.scale(ServiceKey("ai", "d"), replicas=-1, manager="m")
+
+    @pytest.mark.parametrize("version", ["", "soon", "99"])
+    def test_a_version_of_another_life_has_expired(self, store, version):
+        with pytest.raises(Expired):
+            store.changes(kinds.POD, since=version)
+
+    def test_what_came_in_may_be_changed_by_its_owner(self, store):
+        manifest = pod(labels={"a": "b"})
+        store.create(manifest, manager="m")
+        manifest["metadata"]["labels"]["a"] = "changed"
+        manifest["spec"]["containers"].clear()
+        kept = store.get(kinds.POD, "ai", "p")
+        assert kept["metadata"]["labels"] == {"a": "b"}
+        assert len(kept["spec"]["containers"]) == 1
+
+    def test_versions_share_what_did_not_change(self, store):
+        first = store.create(pod(), manager="m")
+        second = started(store, first, phase="Running")
+        assert second["spec"] is first["spec"]
+
+    def test_every_write_wakes_its_kind_and_a_write_of_nothing_new_does_not(self, store, woken):
+        store.apply(pod(), manager="m")
+        store.apply(pod(), manager="m")
+        store.delete(pod())
+        assert woken == [kinds.POD, kinds.POD]
+        assert store.version == "2"
+
+    def test_events_are_bounded(self, store):
+        for number in range(1100):
+            event = {"apiVersion": "v1", "kind": "Event", "metadata": {"name": f"e{number}"}}
+            store.create(event, manager="m")
+        names = {m["metadata"]["name"] for m in store.list(kinds.EVENT).items}
+        assert names == {f"e{number}" for number in range(100, 1100)}
+
+
+def test_times_are_utc_and_whole_seconds():
+    cet = datetime.timezone(datetime.timedelta(hours=1))
+    moment = datetime.datetime(2026, 1, 1, 13, 0, 0, 999_999, tzinfo=cet)
+    assert object_meta.rfc3339(moment) == "2026-01-01T12:00:00Z"

@@ -1,0 +1,109 @@
+import pytest
+
+from hearth.cluster.local.controllers import rollout
+from hearth.cluster.local.controllers.rollout import Counts
+from tests.cluster.local.controllers.workloads_of import NOW, at, deployment, spelled
+
+
+def counts(replicas=0, *, updated=None, ready=0, available=None, least=0):
+    return Counts(
+        replicas=replicas,
+        updated=replicas if updated is None else updated,
+        ready=ready,
+        available=ready if available is None else available,
+        least=least,
+    )
+
+
+def status(owner, numbers, *, template="h1", now=NOW):
+    return rollout.status(owner, numbers, template=template, now=now)
+
+
+def progress(found):
+    condition = rollout.find(found, "Progressing")
+    return condition["status"], condition["reason"]
+
+
+COMPLETE = ("True", "NewReplicaSetAvailable")
+RUNNING = ("True", "ReplicaSetUpdated")
+OVERDUE = ("False", "ProgressDeadlineExceeded")
+
+
+def test_counts_of_zero_are_left_out():
+    found = status(deployment(2, generation=7), counts(2, ready=1, updated=1))
+    conditions = found.pop("conditions")
+    assert found == {
+        "observedGeneration": 7,
+        "replicas": 2,
+        "updatedReplicas": 1,
+        "readyReplicas": 1,
+        "availableReplicas": 1,
+        "unavailableReplicas": 1,
+    }
+    assert [condition["type"] for condition in conditions] == ["Available", "Progressing"]
+    assert set(status(deployment(0), counts())) == {"observedGeneration", "conditions"}
+
+
+@pytest.mark.parametrize("available, least, said", [(1, 1, "True"), (0, 1, "False")])
+def test_availability(available, least, said):
+    found = status(deployment(1), counts(1, available=available, least=least))
+    assert rollout.find(found, "Available")["status"] == said
+
+
+def test_saying_the_same_moves_no_time():
+    first = status(deployment(1), counts(1, ready=1))
+    again = status(deployment(1, status=first), counts(1, ready=1), now=at(500))
+    assert again == first
+
+
+def test_the_life_of_a_rollout():
+    started = status(deployment(1), counts(1, least=1))
+    assert progress(started) == RUNNING
+    assert rollout.deadline_in_s(deployment(), started, NOW) == 600
+    assert rollout.deadline_in_s(deployment(), started, at(590)) == 10
+    waiting = status(deployment(1, status=started), counts(1, least=1), now=at(599))
+    assert waiting == started
+    overdue = status(deployment(1, status=started), counts(1, least=1), now=at(600))
+    assert progress(overdue) == OVERDUE
+    assert rollout.deadline_in_s(deployment(), overdue, at(600)) is None
+    still = status(deployment(1, status=overdue), counts(1, least=1), now=at(900))
+    assert still == overdue
+    done = status(deployment(1, status=overdue), counts(1, ready=1, least=1), now=at(901))
+    assert progress(done) == COMPLETE
+    lost = status(deployment(1, status=done), counts(1, least=1), now=at(5000))
+    assert progress(lost) == COMPLETE
+    assert rollout.find(lost, "Available")["lastTransitionTime"] == spelled(5000)
+
+
+def test_progress_moves_the_deadline():
+    started = status(deployment(2), counts(2))
+    later = status(deployment(2, status=started), counts(2, ready=1), now=at(500))
+    assert progress(later) == RUNNING
+    assert rollout.deadline_in_s(deployment(), later, at(500)) == 600
+    assert rollout.find(later, "Progressing")["lastTransitionTime"] == spelled()
+
+
+def test_old_pods_that_went_are_progress():
+    before = status(deployment(2), counts(3, updated=1))
+    after = status(deployment(2, status=before), counts(2, updated=1), now=at(100))
+    assert rollout.deadline_in_s(deployment(), after, at(100)) == 600
+
+
+def test_waking_from_zero_is_no_rollout():
+    """So that a slow model is no failed rollout: its deadline was over at zero replicas."""
+    idle = status(deployment(0), counts())
+    assert progress(idle) == COMPLETE
+    awake = status(deployment(1, status=idle), counts(1, least=1), now=at(5000))
+    assert progress(awake) == COMPLETE
+
+
+def test_another_template_is_another_rollout():
+    done = status(deployment(1), counts(1, ready=1))
+    changed = deployment(1, status=done, generation=2)
+    rolling = status(changed, counts(2, updated=1, ready=1), template="h2", now=at(5000))
+    assert progress(rolling) == RUNNING
+    assert rollout.deadline_in_s(changed, rolling, at(5000)) == 600
+
+
+def test_no_condition_no_deadline():
+    assert rollout.deadline_in_s(deployment(), {}, NOW) is None

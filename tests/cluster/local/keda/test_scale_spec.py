@@ -1,0 +1,144 @@
+"""A ScaledObject read, and refused with words."""
+
+import pytest
+
+from hearth.api.meta import ServiceKey
+from hearth.cluster.autoscaler.arithmetic import DOWN, UP, Hpa, Policy, Rules, Window
+from hearth.cluster.local.keda import scale_spec
+from hearth.cluster.local.keda.scale_spec import BadScaledObject, ScaleSpec, ScaleTrigger
+
+TRIGGER = {"type": "external-push", "metadata": {"scalerAddress": "h:1", "targetValue": "4"}}
+
+
+def manifest(spec=None, *, annotations=None, trigger=None, **fields):
+    return {
+        "metadata": {
+            "namespace": "ai",
+            "name": "chat",
+            "uid": "u",
+            **({"annotations": annotations} if annotations else {}),
+        },
+        "spec": {
+            "scaleTargetRef": {"name": "chat"},
+            "triggers": [TRIGGER | (trigger or {})],
+            **(spec or {}),
+        },
+    } | fields
+
+
+PLAIN = ScaleSpec(
+    key=ServiceKey("ai", "chat"),
+    uid="u",
+    target=ServiceKey("ai", "chat"),
+    window=Window(),
+    polling_s=30,
+    hpa=Hpa(min_replicas=1, max_replicas=100),
+    hpa_name="keda-hpa-chat",
+    triggers=(ScaleTrigger("h:1", (("scalerAddress", "h:1"), ("targetValue", "4"))),),
+)
+
+
+def test_defaults_are_kedas():
+    assert scale_spec.read(manifest()) == PLAIN
+
+
+def test_everything_said_is_read():
+    behavior = {
+        "scaleDown": {"stabilizationWindowSeconds": 0, "selectPolicy": "Min"},
+        "scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]},
+    }
+    read = scale_spec.read(
+        manifest(
+            {
+                "minReplicaCount": 2,
+                "maxReplicaCount": 5,
+                "idleReplicaCount": 0,
+                "pollingInterval": 15,
+                "cooldownPeriod": 60,
+                "initialCooldownPeriod": 7,
+                "advanced": {
+                    "horizontalPodAutoscalerConfig": {"name": "mine", "behavior": behavior}
+                },
+            }
+        )
+    )
+    assert read.window == Window(
+        min_replicas=2, idle_replicas=0, cooldown_s=60, initial_cooldown_s=7
+    )
+    assert (read.polling_s, read.hpa_name) == (15, "mine")
+    assert read.hpa == Hpa(
+        min_replicas=2,
+        max_replicas=5,
+        up=Rules(window_s=0, policies=(Policy("Pods", 1, 60),)),
+        down=Rules(window_s=0, policies=DOWN.policies, select="Min"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "paused", "replicas"),
+    [
+        ("paused", "true", True, None),
+        ("paused", "false", False, None),
+        ("paused", "whatever", True, None),
+        ("paused-replicas", "0", True, 0),
+        ("paused-replicas", "3", True, 3),
+    ],
+)
+def test_pause(name, text, paused, replicas):
+    read = scale_spec.read(manifest(annotations={f"autoscaling.keda.sh/{name}": text}))
+    assert (read.paused, read.paused_replicas) == (paused, replicas)
+
+
+def test_one_direction_held():
+    prefix = "autoscaling.keda.sh/paused-scale-"
+    up = scale_spec.read(manifest(annotations={f"{prefix}out": "true"}))
+    assert up.hold_up and not up.hold_down
+    assert (up.hpa.up.select, up.hpa.down) == ("Disabled", DOWN)
+    down = scale_spec.read(manifest(annotations={f"{prefix}in": "true"}))
+    assert down.hold_down and not down.hold_up
+    assert (down.hpa.up, down.hpa.down.select) == (UP, "Disabled")
+
+
+def test_forced():
+    assert scale_spec.read(
+        manifest(annotations={"autoscaling.keda.sh/force-activation": "1"})
+    ).forced
+
+
+def test_what_says_nothing_to_us_changes_nothing():
+    other = manifest(annotations={"note": "x"}, status={"lastActiveTime": "2026-01-01T00:00:00Z"})
+    assert scale_spec.read(other) == PLAIN
+
+
+@pytest.mark.parametrize(
+    ("spec", "trigger", "annotations", "words"),
+    [
+        ({"minReplicaCount": 9, "maxReplicaCount": 1}, {}, {}, r"minReplicaCount \(9\)"),
+        ({"idleReplicaCount": 0}, {}, {}, r"idleReplicaCount \(0\) must be below"),
+        ({"fallback": {"replicas": 1}}, {}, {}, "fallback"),
+        ({"advanced": {"scalingModifiers": {"formula": "1"}}}, {}, {}, "scalingModifiers"),
+        ({"scaleTargetRef": {}}, {}, {}, "must name a Deployment"),
+        ({"scaleTargetRef": {"kind": "X", "name": "y"}}, {}, {}, "must name a Deployment"),
+        ({"triggers": []}, {}, {}, "at least one"),
+        ({}, {"type": "cron"}, {}, "only external-push"),
+        ({}, {"metricType": "Value"}, {}, "AverageValue"),
+        ({}, {"authenticationRef": {"name": "x"}}, {}, "TLS"),
+        ({}, {"metadata": {"scalerAddress": "h:1", "enableTLS": "true"}}, {}, "TLS"),
+        ({}, {"metadata": {"scalerAddress": "nowhere"}}, {}, "host:port, not 'nowhere'"),
+        ({}, {"metadata": {}}, {}, "host:port"),
+        ({}, {}, {"autoscaling.keda.sh/paused-replicas": "x"}, "must be a number, not 'x'"),
+    ],
+)
+def test_refusals(spec, trigger, annotations, words):
+    with pytest.raises(BadScaledObject, match=words):
+        scale_spec.read(manifest(spec, trigger=trigger, annotations=annotations))
+
+
+def test_empty_structs_that_keda_adds_say_nothing():
+    assert scale_spec.read(manifest({"advanced": {"scalingModifiers": {}}})) == PLAIN
+
+
+def test_times():
+    assert scale_spec.unix_s(None) is None
+    assert scale_spec.unix_s("1970-01-01T00:01:00Z") == 60
+    assert scale_spec.rfc3339(60.9) == "1970-01-01T00:01:00Z"

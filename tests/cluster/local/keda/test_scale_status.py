@@ -1,0 +1,51 @@
+"""The status in KEDA's words."""
+
+import pytest
+
+from hearth.cluster.autoscaler.arithmetic import Step
+from hearth.cluster.autoscaler.outcome import READY, ScaleStatus
+from hearth.cluster.local.keda import scale_spec, scale_status
+from tests.cluster.local.keda.test_scale_spec import manifest
+
+SPEC = scale_spec.read(manifest())
+
+
+def conditions(status, spec=SPEC) -> dict[str, tuple[str, str]]:
+    said = scale_status.render(spec, status)["conditions"]
+    return {one["type"]: (one["status"], one["reason"]) for one in said}
+
+
+def test_nothing_known_yet():
+    rendered = scale_status.render(SPEC, ScaleStatus())
+    assert set(rendered) == {"conditions"}
+    assert conditions(ScaleStatus())["Active"] == ("Unknown", "ScalerNotAsked")
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [(Step.ACTIVE, "True"), (Step.INACTIVE, "False"), (Step.COOLDOWN, "False")],
+)
+def test_found_and_decided(step, expected):
+    status = ScaleStatus(
+        ready=READY, step=step, metric_names=("s0-pending",), last_active_unix_s=60.5
+    )
+    rendered = scale_status.render(SPEC, status)
+    assert rendered["externalMetricNames"] == ["s0-pending"]
+    assert rendered["hpaName"] == "keda-hpa-chat"
+    assert rendered["lastActiveTime"] == "1970-01-01T00:01:00Z"
+    said = conditions(status)
+    assert said["Ready"] == ("True", "ScaledObjectReady")
+    assert said["Active"] == (expected, step.value)
+    assert said["Paused"] == ("False", "ScaledObjectUnpaused")
+
+
+def test_paused():
+    spec = scale_spec.read(manifest(annotations={"autoscaling.keda.sh/paused": "true"}))
+    assert conditions(ScaleStatus(), spec)["Paused"] == ("True", "ScaledObjectPaused")
+
+
+def test_refused():
+    (ready,) = scale_status.refused("because")["conditions"]
+    assert (ready["status"], ready["reason"], ready["message"]) == (
+        "False", "ScaledObjectCheckFailed", "because",
+    )  # fmt: skip

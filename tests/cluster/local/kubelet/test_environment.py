@@ -1,0 +1,161 @@
+import base64
+
+import pytest
+
+from hearth.cluster.local.kubelet import environment
+from hearth.cluster.local.kubelet.environment import CannotStart, Sources
+
+POD = {
+    "metadata": {
+        "name": "chat-x",
+        "namespace": "ai",
+        "uid": "u1",
+        "labels": {"app": "chat"},
+        "annotations": {"hearth.dev/note": "n"},
+    },
+    "spec": {
+        "containers": [
+            {"name": "serving", "resources": {"limits": {"memory": "2Gi", "cpu": "1500m"}}}
+        ]
+    },
+}
+SOURCES = Sources(
+    pod=POD,
+    ip="127.77.0.9",
+    node="here",
+    secrets={
+        "key": {"data": {"token": base64.b64encode(b"s3cret").decode(), "odd name": ""}},
+        "gone": None,
+    },
+    config_maps={"conf": {"data": {"level": "high"}}, "gone": None},
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "expanded"),
+    [
+        ("--host=$(IP)", "--host=1.2.3.4"),
+        ("$(IP):$(PORT)", "1.2.3.4:80"),
+        ("$(NOBODY)", "$(NOBODY)"),
+        ("$$(IP)", "$(IP)"),
+        ("$$$(IP)", "$1.2.3.4"),
+        ("$IP ${IP} $", "$IP ${IP} $"),
+        ("$(IP", "$(IP"),
+        ("$()", "$()"),
+        ("a$\nb", "a$\nb"),
+    ],
+)
+def test_expansion(text, expanded):
+    assert environment.expand(text, {"IP": "1.2.3.4", "PORT": "80"}) == expanded
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("metadata.name", "chat-x"),
+        ("metadata.namespace", "ai"),
+        ("metadata.uid", "u1"),
+        ("metadata.labels['app']", "chat"),
+        ("metadata.labels['none']", ""),
+        ("metadata.annotations['hearth.dev/note']", "n"),
+        ("spec.nodeName", "here"),
+        ("spec.serviceAccountName", "default"),
+        ("status.podIP", "127.77.0.9"),
+        ("status.hostIP", "127.0.0.1"),
+    ],
+)
+def test_fields_of_the_pod(path, value):
+    assert environment.field_of(path, SOURCES) == value
+
+
+def test_an_unknown_field_is_refused_by_name():
+    with pytest.raises(CannotStart, match=r"spec\.color"):
+        environment.field_of("spec.color", SOURCES)
+
+
+@pytest.mark.parametrize(
+    ("reference", "value"),
+    [
+        ({"resource": "limits.memory"}, str(2 * 1024**3)),
+        ({"resource": "limits.memory", "divisor": "1Mi"}, "2048"),
+        ({"resource": "limits.cpu"}, "2"),
+        ({"resource": "limits.cpu", "containerName": "serving", "divisor": "1m"}, "1500"),
+        ({"resource": "requests.cpu"}, "0"),
+    ],
+)
+def test_amounts_of_the_container(reference, value):
+    container = {
+        **POD["spec"]["containers"][0],
+        "env": [{"name": "A", "valueFrom": {"resourceFieldRef": reference}}],
+    }
+    assert environment.resolve(container, SOURCES) == {"A": value}
+
+
+def test_each_value_sees_those_before_it():
+    container = {
+        "envFrom": [
+            {"secretRef": {"name": "key"}, "prefix": "S_"},
+            {"configMapRef": {"name": "conf"}},
+            {"secretRef": {"name": "gone", "optional": True}},
+        ],
+        "env": [
+            {"name": "A", "value": "$(S_token)-$(B)"},
+            {"name": "B", "value": "b"},
+            {"name": "C", "value": "$(A)/$(B)"},
+            {"name": "EMPTY"},
+            {"name": "T", "valueFrom": {"secretKeyRef": {"name": "key", "key": "token"}}},
+            {"name": "L", "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "level"}}},
+            {
+                "name": "NONE",
+                "valueFrom": {"secretKeyRef": {"name": "gone", "key": "k", "optional": True}},
+            },
+            {
+                "name": "NONE",
+                "valueFrom": {"configMapKeyRef": {"name": "conf", "key": "k", "optional": True}},
+            },
+        ],
+    }
+    assert environment.resolve(container, SOURCES) == {
+        "S_token": "s3cret",
+        "level": "high",
+        "A": "s3cret-$(B)",
+        "B": "b",
+        "C": "s3cret-$(B)/b",
+        "EMPTY": "",
+        "T": "s3cret",
+        "L": "high",
+    }
+    assert set(environment.references(container)) == {
+        ("Secret", "key"),
+        ("Secret", "gone"),
+        ("ConfigMap", "conf"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("container", "message"),
+    [
+        ({"envFrom": [{"secretRef": {"name": "gone"}}]}, 'secret "gone" not found'),
+        (
+            {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "gone", "key": "k"}}}]},
+            'secret "gone" not found',
+        ),
+        (
+            {"env": [{"name": "A", "valueFrom": {"secretKeyRef": {"name": "key", "key": "k"}}}]},
+            "couldn't find key k in Secret ai/key",
+        ),
+        (
+            {"env": [{"name": "A", "valueFrom": {"configMapKeyRef": {"name": "gone"}}}]},
+            'configmap "gone" not found',
+        ),
+    ],
+)
+def test_what_is_missing_is_named_as_a_kubelet_does(container, message):
+    with pytest.raises(CannotStart) as caught:
+        environment.resolve(container, SOURCES)
+    assert (caught.value.reason, caught.value.message) == ("CreateContainerConfigError", message)
+
+
+def test_nothing_of_hearths_own_environment_is_inherited_but_what_is_named():
+    own = {"PATH": "/bin", "HEARTH_API_KEY": "no", "HF_TOKEN": "no", "MINE": "yes"}
+    assert environment.inherited(own, more=("MINE",)) == {"PATH": "/bin", "MINE": "yes"}
