@@ -31,9 +31,12 @@ class Box:
         # It is there until its input ends: also when whoever started it is killed.
         self._process = subprocess.Popen(
             [KUBE / "box", "run", *flags, "--", "bash", "-c", "echo up; exec cat >/dev/null"],
-            cwd=ROOT, env=environment, start_new_session=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-        )  # fmt: skip
+            cwd=ROOT,
+            env=environment,
+            start_new_session=True,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
         assert self._process.stdout is not None
         heard, _, _ = select.select([self._process.stdout], [], [], max(1.0, limit_s))
         if not heard:

@@ -83,8 +83,15 @@ SHORT_LIFE = (
 """From zero to one by a push, tokens, to zero; to three, and a drain; a fault."""
 
 
-def tests(name: str, *paths: str, quiet_s: float, fixed_s: float, must: bool = False,
-          box: str = KEDA, but: tuple[str, ...] = ()) -> Work:  # fmt: skip
+def tests(
+    name: str,
+    *paths: str,
+    quiet_s: float,
+    fixed_s: float,
+    must: bool = False,
+    box: str = KEDA,
+    but: tuple[str, ...] = (),
+) -> Work:
     """Tests of the real cluster; nothing may be skipped there."""
     words = [f"tests/kubernetes/{path}" for path in paths]
     words += [f"--deselect=tests/kubernetes/{path}" for path in but]

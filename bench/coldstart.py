@@ -143,11 +143,22 @@ class Bench:
         """All rounds.  Raises RuntimeError where Hearth does not start or answer."""
         with self._log.open("wb") as log:
             process = await asyncio.create_subprocess_exec(
-                sys.executable, "-m", "hearth", "local", "-f", str(self._folder / "chat.yaml"),
-                "--state-dir", str(self._folder / "state"), "--gateway-port=0", "--admin-port=0",
-                "--scaler-port=0", "--log-level=debug", "--log-format=json",
-                stdout=asyncio.subprocess.PIPE, stderr=log,
-            )  # fmt: skip
+                sys.executable,
+                "-m",
+                "hearth",
+                "local",
+                "-f",
+                str(self._folder / "chat.yaml"),
+                "--state-dir",
+                str(self._folder / "state"),
+                "--gateway-port=0",
+                "--admin-port=0",
+                "--scaler-port=0",
+                "--log-level=debug",
+                "--log-format=json",
+                stdout=asyncio.subprocess.PIPE,
+                stderr=log,
+            )
             try:
                 gateway, admin = await self._opening(process)
                 async with aiohttp.ClientSession() as session:

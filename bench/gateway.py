@@ -157,8 +157,13 @@ def main() -> None:
     words.add_argument("--reps", type=int, default=5)
     words.add_argument("--quick", action="store_true", help="about a minute: does it run at all")
     words.add_argument("--only", default="", help="workloads, comma separated; 'cold', 'hold' too")
-    words.add_argument("--peer", action="append", default=[], metavar="NAME=PORT=COMMAND",
-                       help="one more proxy; {backend} in its command is the backend")  # fmt: skip
+    words.add_argument(
+        "--peer",
+        action="append",
+        default=[],
+        metavar="NAME=PORT=COMMAND",
+        help="one more proxy; {backend} in its command is the backend",
+    )
     words.add_argument("--proxy-cpu", default="0")
     words.add_argument("--load-cpu", default="1")
     chosen = words.parse_args()

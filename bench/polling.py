@@ -170,8 +170,10 @@ class Target:
         command = [sys.executable, "-m", "bench.polling", "--serve", kind, "--objects"]
         self._process = subprocess.Popen(
             [*command, str(objects), "--port", str(port)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
         assert self._process.stdout is not None
         self.port = int(self._process.stdout.readline())
 

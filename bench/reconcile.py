@@ -131,9 +131,12 @@ class Api:
     def kubectl(self, *arguments: str, given: str = "") -> str:
         assets = os.environ.get("KUBEBUILDER_ASSETS", "")
         done = subprocess.run(
-            ["kubectl", "--kubeconfig", self._kubeconfig, *arguments], input=given, text=True,
-            capture_output=True, env={**os.environ, "PATH": f"{os.environ['PATH']}:{assets}"},
-        )  # fmt: skip
+            ["kubectl", "--kubeconfig", self._kubeconfig, *arguments],
+            input=given,
+            text=True,
+            capture_output=True,
+            env={**os.environ, "PATH": f"{os.environ['PATH']}:{assets}"},
+        )
         if done.returncode:
             raise SystemExit(f"kubectl {' '.join(arguments)}: {done.stderr.strip()}")
         return done.stdout

@@ -190,9 +190,14 @@ async def in_cluster(given: Any) -> dict[str, Any]:
     run.kube.connect = connect  # type: ignore[assignment]
     run.App = Seen  # type: ignore[misc]
     settings = ClusterSettings(
-        kubeconfig=given.kubeconfig, namespace=given.namespace, host="127.0.0.1",
-        gateway_port=0, admin_port=0, scaler_port=0, scaler_tls_port=0,
-    )  # fmt: skip
+        kubeconfig=given.kubeconfig,
+        namespace=given.namespace,
+        host="127.0.0.1",
+        gateway_port=0,
+        admin_port=0,
+        scaler_port=0,
+        scaler_tls_port=0,
+    )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(run._serve, settings)
         await made_app.wait()

@@ -80,8 +80,16 @@ def locked(source: Path) -> str:
     blocks = {name: block for block, name in entries.items()}
     versions = source / "constraints.txt"
     versions.write_text("".join(block.split(" \\")[0] + "\n" for block in entries))
-    pip("install", "--dry-run", "--quiet", "--report", source / "report.json", "--constraint",
-        versions, *wanted)  # fmt: skip
+    pip(
+        "install",
+        "--dry-run",
+        "--quiet",
+        "--report",
+        source / "report.json",
+        "--constraint",
+        versions,
+        *wanted,
+    )
     report = json.loads((source / "report.json").read_text())
     names = [entry["metadata"]["name"] for entry in report["install"]]
     return "\n".join(blocks[re.sub(r"[-_.]+", "-", name).lower()] for name in names)
@@ -152,9 +160,15 @@ def weigh(packages: Path) -> None:
 
 def pip(*arguments: str | Path) -> None:
     run(
-        sys.executable, "-m", "pip", "--python", PYTHON, *arguments, "--no-cache-dir",
+        sys.executable,
+        "-m",
+        "pip",
+        "--python",
+        PYTHON,
+        *arguments,
+        "--no-cache-dir",
         "--only-binary=:all:",
-    )  # fmt: skip
+    )
 
 
 def run(*command: str | Path) -> None:

@@ -113,14 +113,25 @@ async def leading(
     cluster, routes, demand = Bare(keda=keda), RouteTable(), DemandTable(linger_s=30)
     queue: WorkQueue[ServiceKey] = WorkQueue()
     watching = Watching(
-        cluster, groups=(GROUP,), enqueue=queue.add, enqueue_namespace=lambda namespace: None,
-        shared_service="hearth", missing_retry_s=0.005,
-    )  # fmt: skip
+        cluster,
+        groups=(GROUP,),
+        enqueue=queue.add,
+        enqueue_namespace=lambda namespace: None,
+        shared_service="hearth",
+        missing_retry_s=0.005,
+    )
     scaler = ScalerServer(demand, routes)
     autoscaling = Autoscaling(
-        cluster, demand=demand, routes=routes, scaler=scaler, watching=watching, services=queue,
-        metrics=Metrics(demand=demand, routes=routes), polling_s=15, hpa_watchdog_s=hpa_watchdog_s,
-    )  # fmt: skip
+        cluster,
+        demand=demand,
+        routes=routes,
+        scaler=scaler,
+        watching=watching,
+        services=queue,
+        metrics=Metrics(demand=demand, routes=routes),
+        polling_s=15,
+        hpa_watchdog_s=hpa_watchdog_s,
+    )
     publisher = Publisher(
         watching,
         routes=routes,

@@ -15,8 +15,12 @@ CASES = [
 ]  # fmt: skip
 """The numbers that exist."""
 SECOND = {str(number) for number in (*range(91, 114), 126, *range(129, 150))} - {
-    "131", "134", "135", "141", "142",
-}  # fmt: skip
+    "131",
+    "134",
+    "135",
+    "141",
+    "142",
+}
 """The second series: more cases, seen on Hearth itself."""
 CLIENTS = {f"C{number}" for number in range(1, 16)}
 """What clients of fourteen kinds showed."""

@@ -69,8 +69,11 @@ print(log.dropped(), flush=True)
     try:
         ran = subprocess.run(
             [sys.executable, "-c", script],
-            stdout=subprocess.PIPE, stderr=writer, text=True, timeout=hanging.limit_s(),
-        )  # fmt: skip
+            stdout=subprocess.PIPE,
+            stderr=writer,
+            text=True,
+            timeout=hanging.limit_s(),
+        )
     finally:
         os.close(writer)
         os.close(reader)

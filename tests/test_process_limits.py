@@ -19,8 +19,10 @@ def raised(ulimit: str) -> tuple[list[int], str]:
     """The limits before and after, soft and hard, of a process started so; what it logged."""
     ran = subprocess.run(
         ["sh", "-c", f'{ulimit} && exec "$@"', "sh", sys.executable, "-c", SHOW],
-        capture_output=True, text=True, check=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     return [int(word) for word in ran.stdout.split()], ran.stderr
 
 

@@ -47,13 +47,16 @@ class _Loader(yaml.SafeLoader):
 
 
 for _tag, _pattern, _first in (
-    ("bool", r"^(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$",
-     "yYnNtTfFoO"),
+    (
+        "bool",
+        r"^(?:yes|Yes|YES|no|No|NO|true|True|TRUE|false|False|FALSE|on|On|ON|off|Off|OFF)$",
+        "yYnNtTfFoO",
+    ),
     ("int", r"^[-+]?(?:0b[01_]+|0[0-7_]+|0x[0-9a-fA-F_]+|0|[1-9][0-9_]*)$", "-+0123456789"),
     ("float", r"^[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?$", "-+.0123456789"),
     ("merge", r"^<<$", "<"),
     ("null", r"^(?:~|null|Null|NULL|)$", ["~", "n", "N", ""]),
-):  # fmt: skip
+):
     _Loader.add_implicit_resolver(f"tag:yaml.org,2002:{_tag}", re.compile(_pattern), list(_first))
 
 

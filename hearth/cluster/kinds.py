@@ -19,9 +19,12 @@ TRIGGER_AUTHENTICATION = Kind(
     "keda.sh", "v1alpha1", "TriggerAuthentication", "triggerauthentications"
 )
 DEFINITION = Kind(
-    "apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions",
+    "apiextensions.k8s.io",
+    "v1",
+    "CustomResourceDefinition",
+    "customresourcedefinitions",
     namespaced=False,
-)  # fmt: skip
+)
 """Only looked at; nobody's manifest that Hearth would take."""
 
 

@@ -223,9 +223,9 @@ class Metrics:
         for route in self._routes.routes():
             for instrument, value in self._of_route(route, rows.get(route.key)):
                 of_routes[instrument].add_metric(route.key, value)
-        phases = _gauge(instruments.PHASE, {
-            (*route.key, route.phase): 1 for route in self._routes.routes()
-        })  # fmt: skip
+        phases = _gauge(
+            instruments.PHASE, {(*route.key, route.phase): 1 for route in self._routes.routes()}
+        )
         depths = _gauge(instruments.QUEUE, {(name,): read() for name, read in self._depths.items()})
         ages = _gauge(instruments.STALENESS, {(kind,): read() for kind, read in self._ages.items()})
         connections = _gauge(

@@ -22,8 +22,11 @@ OWN = (READY, ACTIVE, DEGRADED, AUTOSCALING, WARNING)
 
 _NOT_CONNECTED = "KEDANotConnected"
 _TRIGGER_ERRORS = (
-    "TriggerError", "PartialTriggerError", "HPAMetricsUnavailable", "ScalingDegraded",
-)  # fmt: skip
+    "TriggerError",
+    "PartialTriggerError",
+    "HPAMetricsUnavailable",
+    "ScalingDegraded",
+)
 """KEDA's words for: Hearth did not answer, or not with what was asked; the last two are those of
 2.20.0 and 2.20.1."""
 

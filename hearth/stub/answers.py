@@ -165,8 +165,14 @@ class Response:
         ))  # fmt: skip
 
     def token(self, text: str) -> bytes:
-        return self._event("response.output_text.delta", item_id=self._item, output_index=0,
-                           content_index=0, delta=text, logprobs=[])  # fmt: skip
+        return self._event(
+            "response.output_text.delta",
+            item_id=self._item,
+            output_index=0,
+            content_index=0,
+            delta=text,
+            logprobs=[],
+        )
 
     def closing(self, text: str, finish: Finish, usage: Usage) -> bytes:
         part = self._part(text)

@@ -255,7 +255,7 @@ def _parser(environ: Mapping[str, str]) -> argparse.ArgumentParser:
         metavar="TIME",
         help="how long SIGTERM lets answers finish; a second one ends them (default: 30s)",
     )
-    return parser  # fmt: skip
+    return parser
 
 
 def _whole(least: int) -> Any:

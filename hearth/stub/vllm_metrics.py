@@ -110,11 +110,16 @@ class EngineMetrics:
         gauge("kv_cache_usage_perc", "KV-cache usage; 1 is full.", used)
         counter("prompt_tokens", "Prompt tokens processed.", self.prompt_tokens)
         counter("generation_tokens", "Tokens generated.", self.generated_tokens)
-        family("request_success_total", "counter", "Requests processed, by how they ended.", [
-            f'vllm:request_success_total{{{labels},finished_reason="{reason}"}} '
-            f"{self.finished[reason]}"
-            for reason in _FINISHES
-        ])  # fmt: skip
+        family(
+            "request_success_total",
+            "counter",
+            "Requests processed, by how they ended.",
+            [
+                f'vllm:request_success_total{{{labels},finished_reason="{reason}"}} '
+                f"{self.finished[reason]}"
+                for reason in _FINISHES
+            ],
+        )
         histogram("time_to_first_token_seconds", "Time to the first token.", self.first_token_s)
         histogram("inter_token_latency_seconds", "Time between tokens.", self.token_s)
         histogram("e2e_request_latency_seconds", "Time of a whole request.", self.request_s)

@@ -36,9 +36,12 @@ def routes():
 
 def read(demand, routes, in_flight=None, *, full=True):
     seen = document.read(
-        demand, routes, in_flight=lambda key: (in_flight or {}).get(key, 0), full=full,
+        demand,
+        routes,
+        in_flight=lambda key: (in_flight or {}).get(key, 0),
+        full=full,
         wall=lambda: 1000.0,
-    )  # fmt: skip
+    )
     return msgspec.to_builtins(seen)
 
 

@@ -255,9 +255,12 @@ async def test_field_case_97_operators_notice_nothing(world, http):
 
 LOG = "the engine says: token hf_secret"
 FAILED = Route(
-    key=CHAT, uid="u", created=0, phase="Degraded",
+    key=CHAT,
+    uid="u",
+    created=0,
+    phase="Degraded",
     failure=Failure(reason="CrashLoopBackOff", message=LOG, brief="its engine crashes"),
-)  # fmt: skip
+)
 
 
 @asynccontextmanager

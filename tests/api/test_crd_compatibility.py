@@ -45,8 +45,9 @@ def test_what_keeps_unknown_fields_drops_none():
     kept = without(SERVICE, "spec.endpoint.coldStart")
     schema = kept["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     schema["properties"]["spec"]["properties"]["endpoint"] = {
-        "type": "object", "x-kubernetes-preserve-unknown-fields": True,
-    }  # fmt: skip
+        "type": "object",
+        "x-kubernetes-preserve-unknown-fields": True,
+    }
     assert crd_compatibility.missing_fields(kept) == []
 
 

@@ -39,9 +39,11 @@ def test_the_full_samples_set_every_field(kind):
     stands in several places apart)."""
     fields = set(_leaves(schema.of(kind, groups.HEARTH)["properties"]["spec"]))
     seen = {
-        path for manifest in samples.EVERYTHING if manifest["kind"] == kind
+        path
+        for manifest in samples.EVERYTHING
+        if manifest["kind"] == kind
         for path in _set(manifest["spec"])
-    }  # fmt: skip
+    }
     variants = {path for path in fields if "health" in path or "valueFrom" in path}
     assert fields - variants <= seen
 

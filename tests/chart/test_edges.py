@@ -81,8 +81,11 @@ def test_field_case_101_every_domain_leads_here(helm):
         "models.corp", "*.models.corp", "*.ai.models.corp",
     ]  # fmt: skip
     assert _spec(documents, "HTTPRoute")["hostnames"] == [
-        "models.example.com", "*.models.example.com", "models.corp", "*.models.corp",
-    ]  # fmt: skip
+        "models.example.com",
+        "*.models.example.com",
+        "models.corp",
+        "*.models.corp",
+    ]
     alone = helm.render(gateway={"domains": ["models.corp"]}, ingress={"enabled": True})
     assert _spec(alone, "Ingress")["rules"][0]["host"] == "models.corp"
 

@@ -40,9 +40,13 @@ def paste(tmp_path):
             (tmp_path / left).unlink(missing_ok=True)
         env = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "PASTED": str(tmp_path)}
         done = subprocess.run(
-            ["bash", "-euo", "pipefail"], input=block, cwd=ROOT, env=env, capture_output=True,
+            ["bash", "-euo", "pipefail"],
+            input=block,
+            cwd=ROOT,
+            env=env,
+            capture_output=True,
             text=True,
-        )  # fmt: skip
+        )
         assert (done.returncode, done.stderr) == (0, ""), done.stderr
         lines = (tmp_path / "commands").read_text().split("\0\n")
         applied = tmp_path / "manifests.yaml"
@@ -125,12 +129,17 @@ def test_field_case_132_the_docs_are_pasted_as_they_stand(helm, paste, block):
         if program != "helm" or words[0] not in ("install", "upgrade"):
             continue
         # The real one is asked whether it would take these values.
-        kept = [word for word in words[1:]
-                if word not in ("--create-namespace", "--reset-then-reuse-values")]  # fmt: skip
+        kept = [
+            word
+            for word in words[1:]
+            if word not in ("--create-namespace", "--reset-then-reuse-values")
+        ]
         done = subprocess.run(
             [helm.program, "template", *kept, "--kube-version", "1.34.0"],
-            cwd=ROOT, capture_output=True, text=True,
-        )  # fmt: skip
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
 
 

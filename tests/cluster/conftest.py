@@ -90,8 +90,9 @@ def defined(apiserver):
     def kubectl(*words: str) -> None:
         subprocess.run(
             [apiserver.assets / "kubectl", "--kubeconfig", apiserver.kubeconfig(), *words],
-            check=True, capture_output=True,
-        )  # fmt: skip
+            check=True,
+            capture_output=True,
+        )
 
     files = [word for path in DEFINITIONS for word in ("-f", str(path))]
     kubectl("apply", "--server-side", *files)

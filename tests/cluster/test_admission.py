@@ -17,8 +17,10 @@ def create(apiserver):
     def call(*words: str, given: dict | None = None) -> str:
         done = subprocess.run(
             [apiserver.assets / "kubectl", "--kubeconfig", apiserver.kubeconfig(), *words],
-            input=json.dumps(given), capture_output=True, text=True,
-        )  # fmt: skip
+            input=json.dumps(given),
+            capture_output=True,
+            text=True,
+        )
         return done.stderr if done.returncode else ""
 
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}

@@ -22,9 +22,12 @@ from tests.reconcile import builders
 from tests.test_app import settings
 
 CONTROLLERS = (
-    "deployment-controller", "replicaset-controller", "namespace-controller",
-    "garbage-collector-controller", "resourcequota-controller",
-)  # fmt: skip
+    "deployment-controller",
+    "replicaset-controller",
+    "namespace-controller",
+    "garbage-collector-controller",
+    "resourcequota-controller",
+)
 NUMBERS = itertools.count()
 
 
@@ -36,8 +39,11 @@ def kubectl(apiserver, defined):
     def call(*words: str, given: dict | None = None) -> None:
         subprocess.run(
             [apiserver.assets / "kubectl", "--kubeconfig", apiserver.kubeconfig(), *words],
-            input=json.dumps(given), check=True, capture_output=True, text=True,
-        )  # fmt: skip
+            input=json.dumps(given),
+            check=True,
+            capture_output=True,
+            text=True,
+        )
 
     with apiserver.controlling(*CONTROLLERS):
         yield call
@@ -246,9 +252,13 @@ async def test_field_case_137_a_quota_is_waited_for_and_named(live):
     }
     live.kubectl("create", "-f", "-", given=quota)
     live.kubectl(
-        "-n", live.key.namespace, "wait", "resourcequota/none",
-        "--for=jsonpath={.status.hard.pods}=0", f"--timeout={hanging.duration()}",
-    )  # fmt: skip
+        "-n",
+        live.key.namespace,
+        "wait",
+        "resourcequota/none",
+        "--for=jsonpath={.status.hard.pods}=0",
+        f"--timeout={hanging.duration()}",
+    )
     await live.service()
     await live.route(lambda route: route is not None and route.scale is not None)
     live.app.demand.renew_lease(live.key, seconds=600)

@@ -64,8 +64,10 @@ def kubectl(apiserver):
     def call(*words: str, given: str = "") -> str:
         done = subprocess.run(
             [apiserver.assets / "kubectl", "--kubeconfig", apiserver.kubeconfig(), *words],
-            input=given, capture_output=True, text=True,
-        )  # fmt: skip
+            input=given,
+            capture_output=True,
+            text=True,
+        )
         assert done.returncode == 0, done.stderr
         return done.stdout
 
@@ -179,9 +181,15 @@ class TestWhatIsPublished:
                 if "\nkind: " in f"\n{block}":
                     shown += 1
                     kubectl(
-                        "-n", NAMESPACE, "apply", "--server-side", "--dry-run=server", "-f", "-",
+                        "-n",
+                        NAMESPACE,
+                        "apply",
+                        "--server-side",
+                        "--dry-run=server",
+                        "-f",
+                        "-",
                         given=block,
-                    )  # fmt: skip
+                    )
         assert shown
 
     @pytest.mark.parametrize("number", range(len(EVERYTHING + RESERVED)))

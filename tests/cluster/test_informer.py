@@ -289,18 +289,22 @@ class TestOnABadCluster:
 
     async def test_a_kind_that_goes_takes_its_objects_along(self):
         _, told, informer = await play(
-            Listing([state("a", version="1")], "5"), [KindMissing("CRD removed")],
+            Listing([state("a", version="1")], "5"),
+            [KindMissing("CRD removed")],
             missing_retry_s=0.001,
-        )  # fmt: skip
+        )
         assert not informer.available
         assert told == [(None, A), (A, None)]
         assert list(informer) == []
 
     async def test_tells_when_the_kind_comes_and_goes(self):
         cluster = Scripted(
-            KindMissing("no CRD"), KindMissing("no CRD"), Listing([state("a", version="1")], "5"),
-            [KindMissing("CRD removed")], KindMissing("no CRD"),
-        )  # fmt: skip
+            KindMissing("no CRD"),
+            KindMissing("no CRD"),
+            Listing([state("a", version="1")], "5"),
+            [KindMissing("CRD removed")],
+            KindMissing("no CRD"),
+        )
         informer = Informer(cluster, kinds.CONFIG_MAP, missing_retry_s=0.001)
         flips = []
         informer.listen_available(lambda available: flips.append((available, len(informer))))

@@ -14,9 +14,11 @@ def test_names_are_those_that_people_use():
     assert str(kinds.DEPLOYMENT) == "deployments.apps" and str(kinds.POD) == "pods"
     assert kinds.POD.api_version == "v1"
     assert [str(kind) for kind in kinds.CUSTOM] == [
-        "llmservices.serving.hearth.dev", "inferenceruntimes.serving.hearth.dev",
-        "llmservices.serving.noctaya.io", "inferenceruntimes.serving.noctaya.io",
-    ]  # fmt: skip
+        "llmservices.serving.hearth.dev",
+        "inferenceruntimes.serving.hearth.dev",
+        "llmservices.serving.noctaya.io",
+        "inferenceruntimes.serving.noctaya.io",
+    ]
     assert [kind.namespaced for kind in kinds.CUSTOM] == [True, False, True, False]
 
 

@@ -103,10 +103,16 @@ async def test_a_call_without_a_message_is_refused(world, method):
     stub = world.stub()
     plain = getattr(stub, method)
     stream = Stream(
-        plain.channel, plain.name, MultiDict(), Cardinality.STREAM_STREAM,
-        plain.request_type, plain.reply_type, codec=plain.channel._codec,
-        status_details_codec=None, dispatch=plain.channel.__dispatch__,
-    )  # fmt: skip
+        plain.channel,
+        plain.name,
+        MultiDict(),
+        Cardinality.STREAM_STREAM,
+        plain.request_type,
+        plain.reply_type,
+        codec=plain.channel._codec,
+        status_details_codec=None,
+        dispatch=plain.channel.__dispatch__,
+    )
     with pytest.raises(GRPCError, match="bears no message") as caught:
         async with stream:
             await stream.send_request(end=True)
@@ -131,8 +137,10 @@ async def test_bytes_that_are_no_message_are_refused(world):
     channel._codec = Garbage()
     stream = channel.request(
         "/externalscaler.ExternalScaler/IsActive",
-        Cardinality.UNARY_UNARY, pb.ScaledObjectRef, pb.IsActiveResponse,
-    )  # fmt: skip
+        Cardinality.UNARY_UNARY,
+        pb.ScaledObjectRef,
+        pb.IsActiveResponse,
+    )
     with pytest.raises(GRPCError, match="cannot be decoded") as caught:
         async with stream:
             await stream.send_message(None, end=True)

@@ -13,7 +13,7 @@ from h2.events import (
     StreamEnded,
     StreamReset,
     TrailersReceived,
-)  # fmt: skip
+)
 from h2.settings import SettingCodes
 
 from hearth.externalscaler import externalscaler_pb2 as pb

@@ -27,8 +27,11 @@ def processes_of(pod: Manifest, *, present: bool = True) -> list[int]:
 async def away(part: str) -> AsyncIterator[None]:
     """Kill a part of the control plane, and let nobody start it again before the block ends."""
     folder = variable("HEARTH_TEST_FAULTS")
-    require("faults", bool(folder), "HEARTH_TEST_FAULTS names the folder whose files keep parts of"
-            " the control plane down")  # fmt: skip
+    require(
+        "faults",
+        bool(folder),
+        "HEARTH_TEST_FAULTS names the folder whose files keep parts of the control plane down",
+    )
     mark = Path(folder) / part
     mark.touch()
     try:

@@ -59,8 +59,17 @@ class Release:
 
     async def install(self, verb: str = "install", **values) -> None:
         """`helm install` (or upgrade), and wait until it can be used."""
-        await run(self.helm, verb, NAME, CHART, "--namespace", HOME, "--values", "-",
-                  stdin=json.dumps(VALUES | values))  # fmt: skip
+        await run(
+            self.helm,
+            verb,
+            NAME,
+            CHART,
+            "--namespace",
+            HOME,
+            "--values",
+            "-",
+            stdin=json.dumps(VALUES | values),
+        )
         await kubectl("-n", HOME, "rollout", "status", f"deployment/{NAME}", worlds.WITHIN)
         # Those of an earlier revision, too, which may be asked until they are gone.
         await self.world.pods(HOME, OURS, lambda pods: not any(map(_goes, pods)))
@@ -172,10 +181,13 @@ class Release:
     async def deployment(self, key: ServiceKey, replicas: int) -> Manifest:
         """Wait until the backend has so many replicas wanted and running; it."""
         return await self.world.until(
-            kinds.DEPLOYMENT, key,
-            lambda d: d is not None and d["spec"]["replicas"] == replicas
-            == d["status"].get("replicas", 0),
-        )  # fmt: skip
+            kinds.DEPLOYMENT,
+            key,
+            lambda d: (
+                d is not None
+                and d["spec"]["replicas"] == replicas == d["status"].get("replicas", 0)
+            ),
+        )
 
     async def asleep(self, key: ServiceKey) -> Manifest:
         """Wait until the service is at zero, and says so; its Deployment."""
@@ -193,9 +205,10 @@ class Release:
     async def settled(self, key: ServiceKey) -> None:
         """Wait until KEDA listens to a new service, and has put it to sleep."""
         await self.world.until(
-            worlds.SERVICES, key,
+            worlds.SERVICES,
+            key,
             lambda found: worlds.condition(found, "AutoscalingReady").get("status") == "True",
-        )  # fmt: skip
+        )
         await self.asleep(key)
 
 

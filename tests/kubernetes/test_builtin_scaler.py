@@ -38,8 +38,9 @@ async def test_from_zero_to_two_and_back_and_then_keda_comes(hearth, world, name
     assert "hearth" not in worlds.owners_of_replicas(deployment)
 
     await kubectl("apply", "--server-side", "-f", manifest)
-    await kubectl("-n", "keda", "wait", "--for=condition=Available", "deployment", "--all",
-                  worlds.WITHIN)  # fmt: skip
+    await kubectl(
+        "-n", "keda", "wait", "--for=condition=Available", "deployment", "--all", worlds.WITHIN
+    )
     await world.until(
         kinds.SCALED_OBJECT,
         key,

@@ -77,9 +77,15 @@ async def test_services_outlive_the_release(world, release):
             after = await world.find(worlds.SERVICES, key)
             assert after["metadata"]["uid"] == before["metadata"]["uid"]
             left = await kubectl(
-                "get", "all,serviceaccounts,roles,rolebindings,leases", "-n", HOME,
-                "-l", f"app.kubernetes.io/instance={NAME}", "-o", "name",
-            )  # fmt: skip
+                "get",
+                "all,serviceaccounts,roles,rolebindings,leases",
+                "-n",
+                HOME,
+                "-l",
+                f"app.kubernetes.io/instance={NAME}",
+                "-o",
+                "name",
+            )
             assert left == ""
 
 
@@ -133,8 +139,9 @@ async def test_field_case_98_who_waits_for_a_release_waits_for_no_sleeper(
         assert await window() == "3s"
 
         def wait(condition):
-            return kubectl("-n", namespace, "wait", f"--for=condition={condition}", name,
-                           worlds.WITHIN)  # fmt: skip
+            return kubectl(
+                "-n", namespace, "wait", f"--for=condition={condition}", name, worlds.WITHIN
+            )
 
         await wait("Ready")
         await wait("Active=False")
@@ -149,8 +156,9 @@ async def test_field_case_98_who_waits_for_a_release_waits_for_no_sleeper(
 
 def _chart_of_models(folder, namespace):
     """A chart with one LLMService, and with a pod that never starts where `stuck` is set."""
-    model = service("chat", namespace, runtime="gitops",
-                    scaleDownStabilization="{{ .Values.window }}")  # fmt: skip
+    model = service(
+        "chat", namespace, runtime="gitops", scaleDownStabilization="{{ .Values.window }}"
+    )
     nowhere = {"nodeSelector": {"no": "where"}, "containers": [{"name": "c", "image": IMAGE}]}
     stuck = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "stuck"}, "spec": nowhere}
     (folder / "templates").mkdir()

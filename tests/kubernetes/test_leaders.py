@@ -149,9 +149,9 @@ async def test_an_upgrade_ends_no_stream_and_fails_no_request(hearth, world, two
         stream = Begun(tasks, _whole_stream(hearth, key))
         await hearth.row(key, lambda row: row["inFlight"] == 1)
         await kubectl("-n", HOME, "rollout", "restart", "deployment/hearth")
-        rollout = Begun(tasks, kubectl(
-            "-n", HOME, "rollout", "status", "deployment/hearth", worlds.WITHIN
-        ))  # fmt: skip
+        rollout = Begun(
+            tasks, kubectl("-n", HOME, "rollout", "status", "deployment/hearth", worlds.WITHIN)
+        )
         before = await hearth.leader()
         after = Begun(tasks, _other_leader(world, before))
         while not (rollout.done and after.done):

@@ -58,9 +58,11 @@ async def test_keda_listens_to_all_over_one_connection(world, release: Release):
 
         await world.delete(*(service(key.name, NAMESPACE) for key in keys))
         await seen(
-            scaled_objects, lambda: not list(scaled_objects), lambda: len(list(scaled_objects)),
+            scaled_objects,
+            lambda: not list(scaled_objects),
+            lambda: len(list(scaled_objects)),
             limit_s=LIMIT_S,
-        )  # fmt: skip
+        )
         await seen(deployments, lambda: not list(deployments), lambda: len(list(deployments)))
         assert await release.metric(STREAMS, namespace=NAMESPACE) == {}
         await world.delete(stub("many"))

@@ -47,8 +47,9 @@ async def test_with_keda_away_hearth_wakes_a_service_itself(hearth, world, names
     await hearth.settled(key)
     await kubectl(*KEDA, "scale", OPERATOR, "--replicas=0")
     try:
-        await kubectl(*KEDA, "wait", "--for=delete", "pod", "-l", "app=keda-operator",
-                      worlds.WITHIN)  # fmt: skip
+        await kubectl(
+            *KEDA, "wait", "--for=delete", "pod", "-l", "app=keda-operator", worlds.WITHIN
+        )
         assert await hearth.answer(key) == "one two three"
         told = await kubectl("-n", namespace, "get", "events", "-o", "jsonpath={.items[*].message}")
         assert "KEDA" in told

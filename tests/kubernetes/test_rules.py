@@ -49,7 +49,7 @@ async def test_who_waits_hears_of_the_quota(hearth, world, namespace):
         await world.apply(
             stub("plain"),
             service("chat", tight, runtime="plain", activationTimeout=hanging.duration(15)),
-        )  # fmt: skip
+        )
         await hearth.settled(key)
         status, error, _ = await hearth.error(key)
         assert status == 503 and "quota" in error["message"]
@@ -105,8 +105,14 @@ async def test_orphaned_and_applied_again_it_is_served(hearth, world, namespace)
     await world.apply(stub("own"), manifest)
     await hearth.settled(key)
     before = await world.find(kinds.DEPLOYMENT, key)
-    await kubectl("-n", namespace, "delete", f"llmservices.{worlds.SERVICES.group}", "restored",
-                  "--cascade=orphan")  # fmt: skip
+    await kubectl(
+        "-n",
+        namespace,
+        "delete",
+        f"llmservices.{worlds.SERVICES.group}",
+        "restored",
+        "--cascade=orphan",
+    )
     left = await world.until(
         kinds.DEPLOYMENT, key, lambda found: not found["metadata"].get("ownerReferences")
     )
@@ -114,10 +120,13 @@ async def test_orphaned_and_applied_again_it_is_served(hearth, world, namespace)
     await world.apply(manifest)
     found = await world.find(worlds.SERVICES, key)
     after = await world.until(
-        kinds.DEPLOYMENT, key,
-        lambda one: [o["uid"] for o in one["metadata"].get("ownerReferences", ())]
-        == [found["metadata"]["uid"]],
-    )  # fmt: skip
+        kinds.DEPLOYMENT,
+        key,
+        lambda one: (
+            [o["uid"] for o in one["metadata"].get("ownerReferences", ())]
+            == [found["metadata"]["uid"]]
+        ),
+    )
     assert after["metadata"]["uid"] == before["metadata"]["uid"]
     await hearth.settled(key)
     assert await hearth.answer(key) == "one two three"
@@ -161,7 +170,10 @@ async def _read(hearth, key):
 async def _degraded(world, key, words):
     """Wait until the status says so, in the API server's words."""
     return await world.until(
-        worlds.SERVICES, key,
-        lambda found: worlds.phase(found) == "Degraded"
-        and words in worlds.condition(found, "Degraded").get("message", ""),
-    )  # fmt: skip
+        worlds.SERVICES,
+        key,
+        lambda found: (
+            worlds.phase(found) == "Degraded"
+            and words in worlds.condition(found, "Degraded").get("message", "")
+        ),
+    )

@@ -64,9 +64,16 @@ async def test_one_becomes_three_and_a_replica_that_goes_finishes_its_stream(
     burst = ServiceKey(namespace, "burst")
     await world.apply(
         stub("draining", lifecycle={"preStopDrain": True}),
-        service("burst", namespace, runtime="draining", annotations=ALONE, max=3, target=1,
-                drainTimeout="20s"),
-    )  # fmt: skip
+        service(
+            "burst",
+            namespace,
+            runtime="draining",
+            annotations=ALONE,
+            max=3,
+            target=1,
+            drainTimeout="20s",
+        ),
+    )
     await hearth.settled(burst)
     async with anyio.create_task_group() as tasks:
         streams = [Begun(tasks, _whole_stream(hearth, burst)) for _ in range(3)]
@@ -105,9 +112,14 @@ async def test_reject_says_when_to_come_back_and_wakes_all_the_same(hearth, worl
     key = ServiceKey(namespace, "impatient")
     await world.apply(
         stub("prompt"),
-        service("impatient", namespace, runtime="prompt", endpoint=cold_start("reject"),
-                scaleDownStabilization="10s"),
-    )  # fmt: skip
+        service(
+            "impatient",
+            namespace,
+            runtime="prompt",
+            endpoint=cold_start("reject"),
+            scaleDownStabilization="10s",
+        ),
+    )
     await hearth.settled(key)
     status, error, headers = await hearth.error(key)
     assert (status, error["code"]) == (503, "cold_start")

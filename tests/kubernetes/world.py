@@ -136,8 +136,9 @@ class World:
     ) -> Manifest | None:
         """Wait until `condition(object, or None)` holds; the object."""
         async with self.follow(kind, key.namespace) as copy:
-            return await seen(copy, lambda: condition(copy.get(key)), lambda: copy.get(key),
-                              limit_s=limit_s)  # fmt: skip
+            return await seen(
+                copy, lambda: condition(copy.get(key)), lambda: copy.get(key), limit_s=limit_s
+            )
 
     async def pods(
         self,
@@ -149,8 +150,9 @@ class World:
     ) -> list[Manifest]:
         """Wait until `condition(pods with these labels)` holds; the pods."""
         async with self.follow(kinds.POD, namespace, labels) as copy:
-            return await seen(copy, lambda: condition(list(copy)), lambda: list(copy),
-                              limit_s=limit_s)  # fmt: skip
+            return await seen(
+                copy, lambda: condition(list(copy)), lambda: list(copy), limit_s=limit_s
+            )
 
     async def find(self, kind: Kind, key: ServiceKey) -> Manifest | None:
         try:
@@ -182,9 +184,14 @@ async def seen(copy: Informer, condition, value, *, limit_s: float = LIMIT_S):
 async def warnings(namespace: str) -> str:
     """What Warning Events of the services in a namespace say."""
     return await kubectl(
-        "-n", namespace, "get", "events", "-o", "jsonpath={.items[*].message}",
+        "-n",
+        namespace,
+        "get",
+        "events",
+        "-o",
+        "jsonpath={.items[*].message}",
         "--field-selector=type=Warning,involvedObject.kind=LLMService",
-    )  # fmt: skip
+    )
 
 
 def owners_of_replicas(deployment: Manifest) -> set[str]:

@@ -101,9 +101,16 @@ class Hearth:
     async def spawn(self, *flags: str, env=None, shell="") -> asyncio.subprocess.Process:
         """Start the process; later flags win over earlier ones."""
         return await hearth(
-            "local", "-f", str(self.manifests), "--state-dir", str(self.state),
-            *FLAGS, *flags, env=env, shell=shell,
-        )  # fmt: skip
+            "local",
+            "-f",
+            str(self.manifests),
+            "--state-dir",
+            str(self.state),
+            *FLAGS,
+            *flags,
+            env=env,
+            shell=shell,
+        )
 
     async def line(self, part: str) -> str:
         """The next line of output that contains `part`."""
@@ -218,10 +225,15 @@ async def hearth(*words: str, env=None, shell="") -> asyncio.subprocess.Process:
     """The command, with these words; what it says can be read."""
     before = ("sh", "-c", f'{shell} "$@"', "sh") if shell else ()
     return await asyncio.create_subprocess_exec(
-        *before, sys.executable, "-m", "hearth", *words,
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+        *before,
+        sys.executable,
+        "-m",
+        "hearth",
+        *words,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
         env=os.environ | (env or {}),
-    )  # fmt: skip
+    )
 
 
 class Begun:

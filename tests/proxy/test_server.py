@@ -392,9 +392,13 @@ async def test_field_case_99_only_reading_there_is_a_health_check():
 @pytest.mark.parametrize("host", [HOST, SHARED])
 @pytest.mark.parametrize(
     "path",
-    ["//v1/chat/completions", "/v1//chat/completions", "/v1/chat/completions/",
-     "/v1/v1/chat/completions"],
-)  # fmt: skip
+    [
+        "//v1/chat/completions",
+        "/v1//chat/completions",
+        "/v1/chat/completions/",
+        "/v1/v1/chat/completions",
+    ],
+)
 async def test_field_case_126_a_slash_too_much_is_served_and_not_sent_on(path, host):
     async with backend.running() as server, stage() as s:
         s.put(pod(server))

@@ -21,8 +21,13 @@ from tests.reconcile import builders
 
 KEY = ServiceKey("ai", "chat")
 HEARTH, NOCTAYA = "serving.hearth.dev", "serving.noctaya.io"
-ALL = ["Deployment/chat", "PersistentVolumeClaim/chat-cache", "ScaledObject/chat",
-       "Service/chat", "Service/chat-backend"]  # fmt: skip
+ALL = [
+    "Deployment/chat",
+    "PersistentVolumeClaim/chat-cache",
+    "ScaledObject/chat",
+    "Service/chat",
+    "Service/chat-backend",
+]
 
 
 class Refusing(LocalCluster):

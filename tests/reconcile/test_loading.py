@@ -50,8 +50,10 @@ def test_field_case_106_which_pods_are_marked(found, failed, expected):
     for one in written:
         identity = {"name": "chat-1", "namespace": "ai", "uid": "pod-1"}
         assert one["metadata"].items() >= identity.items() and set(one) == {
-            "apiVersion", "kind", "metadata",
-        }  # fmt: skip
+            "apiVersion",
+            "kind",
+            "metadata",
+        }
 
 
 async def _annotations(world):

@@ -215,9 +215,10 @@ def test_what_is_told_is_the_newest_template_s():
     first = made("a", "old", 1, "first mistake")
     second, third = made("b", "new", 2, "second mistake"), made("c", "new", 3, "the same again")
     for pods, said in (
-        ((first,), "first mistake"), ((second, first), "second mistake"),
+        ((first,), "first mistake"),
+        ((second, first), "second mistake"),
         ((third, second, first), "second mistake"),
-    ):  # fmt: skip
+    ):
         got = observe(*pods).failure
         assert got is not None and got.message == f"container serving: {said}"
 

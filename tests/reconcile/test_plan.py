@@ -153,8 +153,11 @@ def test_what_is_owned_and_not_wanted_any_more_goes_the_scaler_first(settled: Wo
     extra = merged(find(render(settled.service), "Service", "chat"), {"metadata": {"name": "old"}})
     settled.store.apply(extra, manager=names.MANAGER)
     got = plan.writes(settled.service, render(settled.service, keda=False), settled.observed())
-    assert [(w.manifest["kind"], w.manifest["metadata"]["name"]) for w in got.writes
-            if isinstance(w, Delete)] == [("ScaledObject", "chat"), ("Service", "old")]  # fmt: skip
+    assert [
+        (w.manifest["kind"], w.manifest["metadata"]["name"])
+        for w in got.writes
+        if isinstance(w, Delete)
+    ] == [("ScaledObject", "chat"), ("Service", "old")]
     settled.carry_out(got)
     assert (
         plan.writes(settled.service, render(settled.service, keda=False), settled.observed())

@@ -39,9 +39,12 @@ async def test_others_warn_by_the_key():
     for group in groups.GROUPS:
         await cluster.create(written(service(group=group, uid="")))
     watching = Watching(
-        cluster, groups=groups.GROUPS[:1], enqueue=lambda key: None,
-        enqueue_namespace=lambda namespace: None, shared_service="hearth",
-    )  # fmt: skip
+        cluster,
+        groups=groups.GROUPS[:1],
+        enqueue=lambda key: None,
+        enqueue_namespace=lambda namespace: None,
+        shared_service="hearth",
+    )
     warn = telling.warnings(cluster, watching)
     async with anyio.create_task_group() as tasks:
         for informer in watching.informers:

@@ -41,8 +41,10 @@ async def test_writing_again_is_harmless_and_leaves_the_scale_alone(cluster):
     _, writes = await written(cluster)
     await cluster.scale(ServiceKey("ai", "chat"), replicas=3)
     once = [write for write in writes if isinstance(write, plan.ApplyReplicas)]
-    resumed = [plan.ApplyReplicas(whole=None, main=w.main, replicas=w.replicas, release=w.release)
-               for w in once]  # fmt: skip
+    resumed = [
+        plan.ApplyReplicas(whole=None, main=w.main, replicas=w.replicas, release=w.release)
+        for w in once
+    ]
     await writing.carry_out(cluster, resumed)
     assert (await cluster.get(kinds.DEPLOYMENT, "ai", "chat"))["spec"]["replicas"] == 3
 

@@ -89,8 +89,9 @@ async def test_what_came_is_on_record_byte_by_byte(serving):
 
 async def test_above_its_limit_it_refuses(serving):
     async with serving(max_concurrent=1, play=TWO) as served:
-        async with served.http.post(CHAT, json={**BODY, "stream": True},
-                                    headers={"x-stub-fault": "hang:1"}) as held:  # fmt: skip
+        async with served.http.post(
+            CHAT, json={**BODY, "stream": True}, headers={"x-stub-fault": "hang:1"}
+        ) as held:
             await held.content.readuntil(b"\n\n")
             code, raw = await served.post(CHAT, BODY)
             assert code == 503
@@ -104,8 +105,9 @@ async def test_above_its_limit_it_refuses(serving):
 
 async def test_above_its_slots_it_lets_wait_as_its_metrics_say(serving):
     async with serving(max_num_seqs=1, play=TWO) as served:
-        async with served.http.post(CHAT, json={**BODY, "stream": True},
-                                    headers={"x-stub-fault": "hang:1"}) as held:  # fmt: skip
+        async with served.http.post(
+            CHAT, json={**BODY, "stream": True}, headers={"x-stub-fault": "hang:1"}
+        ) as held:
             await held.content.readuntil(b"\n\n")
             codes = []
 
@@ -144,8 +146,9 @@ async def test_tokens_and_finishes_are_counted(serving):
 
 async def test_draining_waits_for_what_runs_and_refuses_the_rest(serving):
     async with serving(play={"tokens": 3}) as served:
-        async with served.http.post(CHAT, json={**BODY, "stream": True,
-                                    "stub": {"token_interval": "50ms"}}) as running:  # fmt: skip
+        async with served.http.post(
+            CHAT, json={**BODY, "stream": True, "stub": {"token_interval": "50ms"}}
+        ) as running:
             await running.content.readuntil(b"\n\n")
             with hanging.guard():
                 async with anyio.create_task_group() as group:

@@ -98,8 +98,10 @@ async def test_an_error_comes_bare(serving):
     async with serving(play=FIVE) as served:
         raw, error = await read_all(served, STREAM, "bare-error:1")
     assert error is None
-    assert raw.endswith(b'\n\n{"error":{"message":"this is the fault bare-error",'
-                        b'"type":"StubFault","param":null,"code":500}}')  # fmt: skip
+    assert raw.endswith(
+        b'\n\n{"error":{"message":"this is the fault bare-error",'
+        b'"type":"StubFault","param":null,"code":500}}'
+    )
 
 
 @pytest.mark.parametrize("body", [STREAM, WHOLE])

@@ -34,8 +34,9 @@ def parse(body: bytes) -> Manifest | None:
 def error(code: int, body: bytes, *, kind: Kind, retry_after: str = "") -> ClusterError:
     """What an answer that is not a success means; `retry_after` is that header's text."""
     found = parse(body)
-    return of_status(code, found or {}, kind=kind, text=_excerpt(code, body, found),
-                     retry_after=retry_after)  # fmt: skip
+    return of_status(
+        code, found or {}, kind=kind, text=_excerpt(code, body, found), retry_after=retry_after
+    )
 
 
 def of_status(

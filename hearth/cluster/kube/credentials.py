@@ -155,9 +155,11 @@ class ServiceAccount:
         self._read_again_at = clock()
         self.configuration = _configuration()
         loader = incluster_config.InClusterConfigLoader(
-            token_filename=token_file, cert_filename=ca_file, try_refresh_token=False,
+            token_filename=token_file,
+            cert_filename=ca_file,
+            try_refresh_token=False,
             environ=environ,
-        )  # fmt: skip
+        )
         try:
             loader.load_and_set(self.configuration)
         except (loaders.ConfigException, OSError, ValueError) as error:
@@ -221,13 +223,20 @@ class Kubeconfig:
         fresh = _configuration()
         try:
             loader = await loaders.load_kube_config(
-                config_file=self._files, context=self._context or None,
-                client_configuration=fresh, persist_config=False,
-            )  # fmt: skip
+                config_file=self._files,
+                context=self._context or None,
+                client_configuration=fresh,
+                persist_config=False,
+            )
         except (
-            loaders.ConfigException, yaml.YAMLError, OSError, ValueError, KeyError, TypeError,
+            loaders.ConfigException,
+            yaml.YAMLError,
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
             AttributeError,
-        ) as error:  # fmt: skip
+        ) as error:
             raise Unconfigured(f"kubeconfig {self._files} cannot be used: {error}") from error
         token = str(fresh.api_key.get(_BEARER, "")).strip()
         if token:

@@ -184,9 +184,12 @@ class Transport:
         headers = {"Accept": "application/json", "Content-Type": request.content_type}
         # Without the body: it is plain JSON, which the library would copy value by value.
         method, url, headers, _, posted = await pool.param_serialize(
-            request.method, request.path, query_params=list(request.query), header_params=headers,
+            request.method,
+            request.path,
+            query_params=list(request.query),
+            header_params=headers,
             auth_settings=["BearerToken"],
-        )  # fmt: skip
+        )
         answer = await pool.call_api(
             method, url, headers, request.body, posted, _request_timeout=timeout
         )

@@ -53,8 +53,9 @@ def _has_done(data: bytes) -> bool:
 
 def _ends_with_done(data: bytes) -> bool:
     line = data.rstrip()
-    return any(line.endswith(end) and _begins_line(line, len(line) - len(end))
-               for end in _DONE_AT_END)  # fmt: skip
+    return any(
+        line.endswith(end) and _begins_line(line, len(line) - len(end)) for end in _DONE_AT_END
+    )
 
 
 def _event(names: tuple[bytes, ...]) -> Callable[[bytes], bool]:

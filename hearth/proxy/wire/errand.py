@@ -39,10 +39,31 @@ class Errand(ABC):
     """One authenticated, well-formed request to one service."""
 
     __slots__ = (
-        "beat_at", "beat_s", "began_at", "claim", "deadline", "due", "given_at", "held", "idle_s",
-        "key", "limit", "link", "parts", "passive", "paused", "place", "reply", "sending", "state",
-        "stream", "ticket", "uid", "visitor", "write",
-    )  # fmt: skip
+        "beat_at",
+        "beat_s",
+        "began_at",
+        "claim",
+        "deadline",
+        "due",
+        "given_at",
+        "held",
+        "idle_s",
+        "key",
+        "limit",
+        "link",
+        "parts",
+        "passive",
+        "paused",
+        "place",
+        "reply",
+        "sending",
+        "state",
+        "stream",
+        "ticket",
+        "uid",
+        "visitor",
+        "write",
+    )
 
     def __init__(
         self,
@@ -139,9 +160,15 @@ class Errand(ABC):
         self._send_away(problem)
 
     def carry_on(
-        self, claim: DemandClaim, place: Place, link: Link | None, *, route: Route,
-        name: str | None, limit: float,
-    ) -> None:  # fmt: skip
+        self,
+        claim: DemandClaim,
+        place: Place,
+        link: Link | None,
+        *,
+        route: Route,
+        name: str | None,
+        limit: float,
+    ) -> None:
         """Begin with what was sent on `link`; None: nothing was, and one is to be dialled."""
         self.claim = claim
         self.place = place

@@ -18,8 +18,16 @@ class Farewell:
     """A request with its reply, and all that is given back at its end."""
 
     __slots__ = (
-        "_began_at", "_client", "_held", "_key", "_over", "_parts", "_turn", "reply", "write"
-    )  # fmt: skip
+        "_began_at",
+        "_client",
+        "_held",
+        "_key",
+        "_over",
+        "_parts",
+        "_turn",
+        "reply",
+        "write",
+    )
 
     def __init__(self, parts: Parts, client: Client, reply: Reply) -> None:
         self.reply = reply

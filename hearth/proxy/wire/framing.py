@@ -51,8 +51,18 @@ class Noting(Protocol):
 class Chunked:
     """A chunked body, passed on as it is written, or (`decode`) as what it contains."""
 
-    __slots__ = ("_carry", "_decode", "_last", "_left", "_marks", "_noting", "_tail", "ended",
-                 "rest", "terminator")  # fmt: skip
+    __slots__ = (
+        "_carry",
+        "_decode",
+        "_last",
+        "_left",
+        "_marks",
+        "_noting",
+        "_tail",
+        "ended",
+        "rest",
+        "terminator",
+    )
 
     def __init__(self, *, decode: bool = False) -> None:
         self._decode = decode
@@ -130,9 +140,11 @@ class Chunked:
                 end = at + left
                 stop = min(end - 2, size)
                 if stop > at:
-                    tail = data[stop - _TAIL_BYTES : stop] if stop - at >= _TAIL_BYTES else (
-                        (tail + data[at:stop])[-_TAIL_BYTES:]
-                    )  # fmt: skip
+                    tail = (
+                        data[stop - _TAIL_BYTES : stop]
+                        if stop - at >= _TAIL_BYTES
+                        else ((tail + data[at:stop])[-_TAIL_BYTES:])
+                    )
                     if collects:
                         content.append(data[at:stop])
                 if end > size:

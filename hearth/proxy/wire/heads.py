@@ -196,8 +196,17 @@ class RequestHead:
 class AnswerHead:
     """What a backend answers, without its body."""
 
-    __slots__ = ("chunked", "events", "fields", "hops", "keep", "length", "media", "reason",
-                 "status")  # fmt: skip
+    __slots__ = (
+        "chunked",
+        "events",
+        "fields",
+        "hops",
+        "keep",
+        "length",
+        "media",
+        "reason",
+        "status",
+    )
 
     def __init__(self, status: int, reason: bytes, fields: list[Field], *, http11: bool) -> None:
         """Raises Malformed where the body's end cannot be known."""

@@ -82,9 +82,25 @@ def _nowhere(data: bytes) -> None:
 class Link(asyncio.Protocol):
     """Carries one request at a time."""
 
-    __slots__ = ("_before", "_body", "_buffer", "_clock", "_closed_first", "_home", "_interim",
-                 "_paused", "_receiver", "_relay", "_transport", "_write", "_written", "address",
-                 "heard_at", "host", "idle_since")  # fmt: skip
+    __slots__ = (
+        "_before",
+        "_body",
+        "_buffer",
+        "_clock",
+        "_closed_first",
+        "_home",
+        "_interim",
+        "_paused",
+        "_receiver",
+        "_relay",
+        "_transport",
+        "_write",
+        "_written",
+        "address",
+        "heard_at",
+        "host",
+        "idle_since",
+    )
 
     def __init__(self, home: Home, address: tuple[str, int]) -> None:
         self._home = home

@@ -37,14 +37,29 @@ class Plan:
     """One kind of request: a plain POST of JSON whose length is known."""
 
     __slots__ = (
-        "_default_namespace", "_fields", "_keys", "_scope", "after", "answers", "asked", "before",
-        "head", "last", "line", "sent_key",
-    )  # fmt: skip
+        "_default_namespace",
+        "_fields",
+        "_keys",
+        "_scope",
+        "after",
+        "answers",
+        "asked",
+        "before",
+        "head",
+        "last",
+        "line",
+        "sent_key",
+    )
 
     def __init__(
-        self, raw: tuple[bytes, bytes], head: heads.RequestHead, asked: paths.Inference,
-        scope: Scope, answers: "Answers", default_namespace: str,
-    ) -> None:  # fmt: skip
+        self,
+        raw: tuple[bytes, bytes],
+        head: heads.RequestHead,
+        asked: paths.Inference,
+        scope: Scope,
+        answers: "Answers",
+        default_namespace: str,
+    ) -> None:
         self.before, self.after = raw
         self.head = head
         self.asked = asked

@@ -30,9 +30,20 @@ class Relay:
     """Writes nothing: what it returns is to be written, in order."""
 
     __slots__ = (
-        "_answer", "_body", "_headed", "_late", "_must_end", "_pending", "_reply", "_text",
-        "_unfit", "begun", "error", "outcome", "verdict",
-    )  # fmt: skip
+        "_answer",
+        "_body",
+        "_headed",
+        "_late",
+        "_must_end",
+        "_pending",
+        "_reply",
+        "_text",
+        "_unfit",
+        "begun",
+        "error",
+        "outcome",
+        "verdict",
+    )
 
     def __init__(self, answer: heads.AnswerHead, reply: Reply, *, must_end: bool) -> None:
         """`must_end`: a stream was asked for, in an API that says when one is whole."""

@@ -44,13 +44,30 @@ class _Mode(Enum):
 class Reply:
     """Knows, alone, whether a byte was sent: an error is a status before it, an event after it."""
 
-    __slots__ = ("_completion", "_ids", "_mode", "_request_id", "body", "dialect", "events",
-                 "extra", "http11", "last", "status")  # fmt: skip
+    __slots__ = (
+        "_completion",
+        "_ids",
+        "_mode",
+        "_request_id",
+        "body",
+        "dialect",
+        "events",
+        "extra",
+        "http11",
+        "last",
+        "status",
+    )
 
     def __init__(
-        self, *, http11: bool, last: bool, extra: bytes, ids: RequestIds | None = None,
-        request_id: bytes = b"", dialect: Dialect = Dialect.COMPLETIONS,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        http11: bool,
+        last: bool,
+        extra: bytes,
+        ids: RequestIds | None = None,
+        request_id: bytes = b"",
+        dialect: Dialect = Dialect.COMPLETIONS,
+    ) -> None:
         """`last`: the connection ends with this answer.  `extra`: field lines of every answer.
         `ids`: makes one where the client named none; None: nothing of ours is written."""
         self.http11 = http11

@@ -14,8 +14,17 @@ from hearth.routes import Backend
 class Sending:
     """The body is kept until it will not go again."""
 
-    __slots__ = ("_content_type", "_fields", "_form", "_held", "_line", "authorization", "model",
-                 "name", "spans")  # fmt: skip
+    __slots__ = (
+        "_content_type",
+        "_fields",
+        "_form",
+        "_held",
+        "_line",
+        "authorization",
+        "model",
+        "name",
+        "spans",
+    )
 
     def __init__(
         self,

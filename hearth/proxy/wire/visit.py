@@ -38,18 +38,20 @@ _STEP_BYTES = 1 << 20
 class Visit(Farewell):
     """`open`, then `start` with the body; from then on it answers by itself."""
 
-    __slots__ = (
-        "_asked", "_head", "_opened", "_paused", "_peer", "_scheme", "_scope", "_sent_key"
-    )  # fmt: skip
+    __slots__ = ("_asked", "_head", "_opened", "_paused", "_peer", "_scheme", "_scope", "_sent_key")
 
     def __init__(
         self, parts: Parts, client: Client, head: heads.RequestHead, *, peer: bytes, scheme: bytes
     ) -> None:
         extra = cors(head, parts.config)
         reply = Reply(
-            http11=head.http11, last=not head.keep, extra=extra, ids=parts.request_ids,
-            request_id=head.request_id, dialect=paths.dialect(head.path),
-        )  # fmt: skip
+            http11=head.http11,
+            last=not head.keep,
+            extra=extra,
+            ids=parts.request_ids,
+            request_id=head.request_id,
+            dialect=paths.dialect(head.path),
+        )
         super().__init__(parts, client, reply)
         self._head = head
         self._peer = peer
@@ -270,18 +272,25 @@ class Visit(Farewell):
             self._turn.run()
 
     def _make_turn(
-        self, target: openai.Target, route: Route, spans: tuple[openai.Span, ...] | None,
+        self,
+        target: openai.Target,
+        route: Route,
+        spans: tuple[openai.Span, ...] | None,
         fields: bytes | None = None,
-    ) -> Turn:  # fmt: skip
+    ) -> Turn:
         """`fields`: what the backend is told, where that is known."""
         assert self._held is not None
         head, stream = self._head, target.stream and self._asked.streams
         authenticated = route.authentication is not None or route.engine_keyed
         if fields is None:
             fields = rewriting.forwarded(
-                head, peer=self._peer, scheme=self._scheme, authenticated=authenticated,
-                stream=stream, json=not (self._passive or target.multipart),
-            )  # fmt: skip
+                head,
+                peer=self._peer,
+                scheme=self._scheme,
+                authenticated=authenticated,
+                stream=stream,
+                json=not (self._passive or target.multipart),
+            )
         sending = prepared(head, target, self._held, fields=fields, authenticated=authenticated)
         sending.spans = spans
         self._turn = turn = Turn(

@@ -44,15 +44,42 @@ class Warm:
     """One request that is sent, or for which a connection is being made."""
 
     __slots__ = (
-        "_began_at", "_begin", "_claim", "_client", "_data", "_headed", "_key", "_left", "_link",
-        "_model", "_name", "_parts", "_place", "_plan", "_raw", "_route", "_span", "_stream", "due",
-    )  # fmt: skip
+        "_began_at",
+        "_begin",
+        "_claim",
+        "_client",
+        "_data",
+        "_headed",
+        "_key",
+        "_left",
+        "_link",
+        "_model",
+        "_name",
+        "_parts",
+        "_place",
+        "_plan",
+        "_raw",
+        "_route",
+        "_span",
+        "_stream",
+        "due",
+    )
 
     def __init__(
-        self, parts: Parts, client: WarmClient, plan: Plan, route: Route, place: Place,
-        claim: DemandClaim, data: bytes, begin: int, model: str, stream: bool, name: str | None,
+        self,
+        parts: Parts,
+        client: WarmClient,
+        plan: Plan,
+        route: Route,
+        place: Place,
+        claim: DemandClaim,
+        data: bytes,
+        begin: int,
+        model: str,
+        stream: bool,
+        name: str | None,
         span: openai.Span | None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._parts = parts
         self._client = client
         self._plan = plan

@@ -213,8 +213,10 @@ async def test_errors_scale_nothing():
         ready = bench.told[-1].ready
         assert ready is not None
         assert (ready.status, ready.reason, ready.message) == (
-            "False", "TriggerError", "UNAVAILABLE: starting",
-        )  # fmt: skip
+            "False",
+            "TriggerError",
+            "UNAVAILABLE: starting",
+        )
         bench.dial.broken = ""
         await bench.time.sleep_out(20)
         await replicas(bench.cluster, 0)

@@ -52,9 +52,7 @@ class TestServiceAccount:
             clock.now += wait_s
             await cluster.list(kinds.POD)
             (tmp_path / "token").write_text(token)
-        assert tokens(server) == [
-            "Bearer first", "Bearer first", "Bearer third", "Bearer fourth"
-        ]  # fmt: skip
+        assert tokens(server) == ["Bearer first", "Bearer first", "Bearer third", "Bearer fourth"]
 
     @pytest.mark.parametrize("content", [None, "", "two words", "\xff\xfe"])
     async def test_a_file_that_is_bad_for_a_moment_leaves_the_last_token(

@@ -524,16 +524,28 @@ class World:
         return client
 
     async def _ask(
-        self, c: int, body: str, host: str, path: str, fields: bytes, first: bytes, cut: str,
+        self,
+        c: int,
+        body: str,
+        host: str,
+        path: str,
+        fields: bytes,
+        first: bytes,
+        cut: str,
         late: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         client = await self._enter(c)
         if client is None or self._ahead(client) + len(BODIES[body]) > _AHEAD:
             return
         pieces = request(
-            short=self.short, body=BODIES[body], host=host, path=path, fields=fields, first=first,
+            short=self.short,
+            body=BODIES[body],
+            host=host,
+            path=path,
+            fields=fields,
+            first=first,
             cut="whole" if self.drained else cut,
-        )  # fmt: skip
+        )
         for piece in pieces:
             client.pipe.send(piece)
             await self.settle()
@@ -548,9 +560,14 @@ class World:
             return
         del self.clients[c]
         (data,) = request(
-            short=self.short, body=BODIES[body], host=host, path=CHAT, fields=b"", first=b"",
+            short=self.short,
+            body=BODIES[body],
+            host=host,
+            path=CHAT,
+            fields=b"",
+            first=b"",
             cut="whole",
-        )  # fmt: skip
+        )
         client.pipe.send(data)
         client.pipe.leave(reset=reset)
 
@@ -644,9 +661,14 @@ class World:
 
     async def _flood(self, c: int) -> None:
         (data,) = request(
-            short=self.short, body=BODIES["plain"], host=SHARED, path=CHAT, fields=b"", first=b"",
+            short=self.short,
+            body=BODIES["plain"],
+            host=SHARED,
+            path=CHAT,
+            fields=b"",
+            first=b"",
             cut="whole",
-        )  # fmt: skip
+        )
         for _ in range(40):
             self.clients[c].pipe.send(data * 200)
 
@@ -671,22 +693,31 @@ class World:
         own = KeyRef(secret="s", key="api") if kind == "engine" else None
         pods = tuple(
             Backend(
-                uid=f"b{n}", pod="p", host="10.0.0.1", port=n, ready=True, served_name="served",
+                uid=f"b{n}",
+                pod="p",
+                host="10.0.0.1",
+                port=n,
+                ready=True,
+                served_name="served",
                 engine_key=own,
             )
             for n in (1, 2)
-        )  # fmt: skip
+        )
         backends = {"one": pods[:1], "none": (), "reject": ()}.get(kind, pods)
         self.routes.put(
             Route(
-                key=KEY, uid="u", created=1, phase="Ready", backends=backends,
+                key=KEY,
+                uid="u",
+                created=1,
+                phase="Ready",
+                backends=backends,
                 max_queue=0 if kind == "full" else 100,
                 max_in_flight=1 if kind == "narrow" else None,
                 cold_start=ColdStart.REJECT if kind == "reject" else ColdStart.KEEPALIVE,
                 authentication=KeyRef(secret="s", key="api") if kind == "auth" else None,
                 engine_keyed=own is not None,
             )
-        )  # fmt: skip
+        )
 
     # What is seen
 

@@ -15,9 +15,15 @@ _ROUNDS = 4
 
 
 def ask(
-    c: int, body: str = "plain", *, host: str = SHARED, path: str = CHAT, first: bytes = b"",
-    cut: str = "whole", late: bool = False,
-) -> Step:  # fmt: skip
+    c: int,
+    body: str = "plain",
+    *,
+    host: str = SHARED,
+    path: str = CHAT,
+    first: bytes = b"",
+    cut: str = "whole",
+    late: bool = False,
+) -> Step:
     return "ask", c, body, host, path, b"", first, cut, late
 
 

@@ -84,8 +84,9 @@ async def test_not_ready_in_time():
 async def test_while_it_cannot_start_each_request_hears_why_and_counts(brief, why):
     async with stage(replace(CONFIG, brief_errors=brief)) as s:
         for failure, seconds in (
-            (FAILURE, 59), (replace(FAILURE, attempt_at=time.time() + 3600), 59),
-        ):  # fmt: skip
+            (FAILURE, 59),
+            (replace(FAILURE, attempt_at=time.time() + 3600), 59),
+        ):
             s.put(failure=failure)
             for body in (BODY, STREAM):
                 status, headers, text = await s.ask(body)

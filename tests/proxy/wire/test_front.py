@@ -78,8 +78,11 @@ async def test_a_head_without_end_or_measure(lines):
             with anyio.move_on_after(hanging.limit_s(5)):
                 for _ in range(1 if lines == 1 else 200):
                     try:
-                        await client.stream.send(LINE + b"X: " + b"y" * 70_000 if lines == 1
-                                                 else LINE + b"X: y\r\n" * 500)  # fmt: skip
+                        await client.stream.send(
+                            LINE + b"X: " + b"y" * 70_000
+                            if lines == 1
+                            else LINE + b"X: y\r\n" * 500
+                        )
                     except (anyio.BrokenResourceError, anyio.ClosedResourceError):
                         break
             assert answers(await client.rest())[:1] == [431]

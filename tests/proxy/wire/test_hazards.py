@@ -321,9 +321,14 @@ async def test_a_head_that_trickles_gains_no_time_by_it():
 
 
 @pytest.mark.parametrize(
-    "line", [b"Content-Length: 9", b"Content-Length: 900000", b"Transfer-Encoding: chunked",
-             b"Expect: 100-continue\r\nContent-Length: 9"],
-)  # fmt: skip
+    "line",
+    [
+        b"Content-Length: 9",
+        b"Content-Length: 900000",
+        b"Transfer-Encoding: chunked",
+        b"Expect: 100-continue\r\nContent-Length: 9",
+    ],
+)
 async def test_a_body_of_which_no_byte_comes_has_a_limit_of_its_own(line):
     async with stage() as s:
         s.put()

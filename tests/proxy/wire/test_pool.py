@@ -248,6 +248,8 @@ def test_field_case_91_without_a_local_port_no_address_is_blamed(loop):
         require("uvloop", importlib.util.find_spec("uvloop") is not None, "pip install uvloop")
     ran = subprocess.run(
         [*alone, sys.executable, "-c", FEW_PORTS, loop],
-        capture_output=True, text=True, timeout=hanging.limit_s(60),
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        timeout=hanging.limit_s(60),
+    )
     assert ran.stdout == f"{['exhausted'] * 2 + ['made'] * 4}\n", ran.stderr

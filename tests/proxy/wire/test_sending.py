@@ -16,8 +16,9 @@ def sending(model: str | None, *, body: bytes = b"{}", method: str = "POST", **o
     held = Held(Budget(1 << 30))
     held.data = body
     fields = b"X-A: 1\r\n"
-    return Sending(method=method, target=b"/v1/x?a=%20", fields=fields, held=held, model=model,
-                   **options)  # fmt: skip
+    return Sending(
+        method=method, target=b"/v1/x?a=%20", fields=fields, held=held, model=model, **options
+    )
 
 
 def test_the_head():

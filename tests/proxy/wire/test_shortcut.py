@@ -99,9 +99,14 @@ async def test_a_body_that_trickles_is_under_the_budget_as_far_as_it_came():
             client = await self._enter(0)
             assert client is not None
             (data,) = request(
-                short=True, body=BODIES["big"], host=SHARED, path=CHAT, fields=b"", first=b"",
+                short=True,
+                body=BODIES["big"],
+                host=SHARED,
+                path=CHAT,
+                fields=b"",
+                first=b"",
                 cut="whole",
-            )  # fmt: skip
+            )
             client.pipe.send(data[:-10])
             head = len(data) - size
             for at, byte in enumerate(data[-10:-1], size - 10):

@@ -15,7 +15,7 @@ from hearth.cluster.interface import (
     KindMissing,
     Listing,
     NotFound,
-)  # fmt: skip
+)
 from hearth.cluster.local.apiserver import defaults, field_ownership, merge_schema, object_meta
 from hearth.cluster.local.apiserver.field_ownership import Books, Owner
 from hearth.cluster.local.apiserver.garbage import Owners, Ref

@@ -57,8 +57,11 @@ def test_item_keys(item, keys, found):
 
 def test_who_has_a_status_and_a_generation():
     assert {k.kind for k in kinds.ALL if not merge_schema.has_status(k)} == {
-        "Secret", "ConfigMap", "Event", "Lease",
-    }  # fmt: skip
+        "Secret",
+        "ConfigMap",
+        "Event",
+        "Lease",
+    }
     status = {k for k in kinds.ALL if merge_schema.has_status(k)}
     counted = {k for k in kinds.ALL if merge_schema.has_generation(k)}
     assert {k.kind for k in status - counted} == {"Service", "PersistentVolumeClaim"}

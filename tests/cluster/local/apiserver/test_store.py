@@ -74,8 +74,12 @@ class TestPods:
         with pytest.raises(NotFound):
             store.get(kinds.POD, "ai", "p")
         assert [c.type for c in store.changes(kinds.POD, since="0")] == [
-            "ADDED", "MODIFIED", "MODIFIED", "MODIFIED", "DELETED",
-        ]  # fmt: skip
+            "ADDED",
+            "MODIFIED",
+            "MODIFIED",
+            "MODIFIED",
+            "DELETED",
+        ]
 
     def test_a_shorter_grace_shortens_it(self, store):
         made = started(store, store.create(pod(), manager="m"), phase="Running")

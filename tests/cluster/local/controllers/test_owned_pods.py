@@ -13,8 +13,12 @@ def test_who_goes_first():
         pod("pending", phase="Pending", age=99),
     ]
     assert names(owned_pods.removal_order(pods)) == [
-        "pending", "loading-young", "loading-old", "ready-young", "ready-old",
-    ]  # fmt: skip
+        "pending",
+        "loading-young",
+        "loading-old",
+        "ready-young",
+        "ready-old",
+    ]
 
 
 @pytest.mark.parametrize(

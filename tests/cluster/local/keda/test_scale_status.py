@@ -47,5 +47,7 @@ def test_paused():
 def test_refused():
     (ready,) = scale_status.refused("because")["conditions"]
     assert (ready["status"], ready["reason"], ready["message"]) == (
-        "False", "ScaledObjectCheckFailed", "because",
-    )  # fmt: skip
+        "False",
+        "ScaledObjectCheckFailed",
+        "because",
+    )

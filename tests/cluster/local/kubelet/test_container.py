@@ -241,9 +241,12 @@ async def test_a_pre_stop_ends_with_its_program(tmp_path):
         hook = {"exec": {"command": ["/bin/sh", "-c", f"echo > {tmp_path}/begun; sleep 1000"]}}
         begun = running.fifo(tmp_path / "begun")
         pod = await here.create(
-            "drains", "/bin/sleep", "1000", container={"lifecycle": {"preStop": hook}},
+            "drains",
+            "/bin/sleep",
+            "1000",
+            container={"lifecycle": {"preStop": hook}},
             terminationGracePeriodSeconds=1000,
-        )  # fmt: skip
+        )
         pod = await here.until("drains", runs)
         await here.cluster.delete(pod)
         await running.hear(begun)
@@ -254,10 +257,12 @@ async def test_a_pre_stop_ends_with_its_program(tmp_path):
 async def test_a_hook_that_takes_all_the_time_is_cut_short(tmp_path):
     async with machine(tmp_path) as here:
         pod = await here.create(
-            "drains", "/bin/sleep", "1000",
+            "drains",
+            "/bin/sleep",
+            "1000",
             container={"lifecycle": {"preStop": {"sleep": {"seconds": 1000}}}},
             terminationGracePeriodSeconds=1,
-        )  # fmt: skip
+        )
         await here.until("drains", runs)
         with hanging.guard():
             await here.cluster.delete(pod)

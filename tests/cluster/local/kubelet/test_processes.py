@@ -48,9 +48,11 @@ async def test_all_output_is_heard_even_a_lot_at_the_end(start):
 async def test_a_program_that_ignores_sigterm_is_killed(start):
     ignores = anyio.Event()
     process = start(
-        "/bin/sh", "-c", "trap '' TERM; echo ready; while :; do sleep 9; done",
+        "/bin/sh",
+        "-c",
+        "trap '' TERM; echo ready; while :; do sleep 9; done",
         hear=lambda data: ignores.set(),
-    )  # fmt: skip
+    )
     await ignores.wait()
     assert await process.stop(grace_s=0.01) == Exit(137, signal.SIGKILL, True)
 
@@ -58,9 +60,11 @@ async def test_a_program_that_ignores_sigterm_is_killed(start):
 async def test_a_program_that_heeds_sigterm_is_not_killed(start):
     there = anyio.Event()
     process = start(
-        "/bin/sh", "-c", "trap 'exit 5' TERM; echo ready; while :; do sleep 9 & wait; done",
+        "/bin/sh",
+        "-c",
+        "trap 'exit 5' TERM; echo ready; while :; do sleep 9 & wait; done",
         hear=lambda data: there.set(),
-    )  # fmt: skip
+    )
     await there.wait()
     assert await process.stop(grace_s=30) == Exit(5, None, False)
     assert await process.stop(grace_s=30) == Exit(5, None, False)

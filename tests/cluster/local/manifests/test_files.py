@@ -115,8 +115,11 @@ async def test_what_is_piped_in_is_one_of_the_files(folder, piped, told):
     (folder.root / "b.yaml").write_text(secret("b"))
     folder.files = Files(
         [Path("-"), folder.root],
-        cluster=folder.cluster, parse=manifests.parse, report=folder._report, piped=piped,
-    )  # fmt: skip
+        cluster=folder.cluster,
+        parse=manifests.parse,
+        report=folder._report,
+        piped=piped,
+    )
     async with folder.watched():
         folder.write("c.yaml", secret("c"))
         await folder.until({"b": K, "c": K} | ({} if told else {"a": K}))
