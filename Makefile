@@ -4,7 +4,7 @@ PYTHON ?= $(shell for p in python3.11 python3.12 python3.13 python3.14 python3; 
 BIN := .venv/bin
 ENGINE ?= stub
 
-.PHONY: help demo test test-cluster check bench-coldstart bench-gateway bench-reconcile clean
+.PHONY: help demo test test-cluster check format bench-coldstart bench-gateway bench-reconcile clean
 .DEFAULT_GOAL := help
 
 help: ## this list
@@ -23,6 +23,9 @@ test-cluster: .venv/installed ## Hearth's whole life in the cluster that KUBECON
 	@HEARTH_TEST_CLUSTER=1 $(BIN)/python -m pytest -q tests/kubernetes $(ARGS)
 
 check: test
+
+format: .venv/installed ## format all Python, and mend what the linter can
+	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
 
 bench-coldstart: .venv/installed ## from the request to the first token, default probes
 	@$(BIN)/python -m bench.coldstart

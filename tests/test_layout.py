@@ -1,8 +1,11 @@
-"""Each source file has its test file, and the reverse; none is longer than a sitting; and guards
-against hangs all grow with a slow machine."""
+"""The house rules that a test can hold: twins of source files, lengths, classes that are whole,
+what the formatter leaves alone, and guards against hangs that grow with a slow machine."""
 
 import ast
+import io
 import re
+import tokenize
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -48,6 +51,11 @@ def sources():
             yield str(path.relative_to(ROOT / "hearth"))
 
 
+def python_files() -> list[Path]:
+    folders = ("hearth", "tests", "bench", "scripts", ".ci")
+    return [path for folder in folders for path in sorted((ROOT / folder).rglob("*.py"))]
+
+
 def twin(source):
     path = Path(source)
     return path.parent / f"test_{path.stem.strip('_')}.py"
@@ -73,6 +81,131 @@ def test_no_source_file_is_over_the_limit(source):
     path = ROOT / "hearth" / source
     assert len(path.read_text().splitlines()) <= LIMIT
     assert path.read_text().startswith('"""'), "the first line says what the file does"
+
+
+# No class is cut in two: what is one thing is one class.
+
+LADDER = {
+    "Connection", "Lingering", "Receiving", "Shortcut", "Farewell", "Errand", "GuestConnection",
+    "Idling",
+}  # fmt: skip
+"""Upper halves that are still there.  To shrink until it is empty; nothing is added."""
+
+
+def named(node: ast.expr) -> str:
+    """`Reply` of `Reply`, `wire.Reply` and `Reply[int]`."""
+    match node:
+        case ast.Subscript(value=value):
+            return named(value)
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return name
+    return ""
+
+
+def upper_halves(*texts: str) -> set[str]:
+    """Classes that have one subclass and are never made themselves.  A protocol is none."""
+    bodies = [node for text in texts for node in ast.walk(ast.parse(text))]
+    subclasses = defaultdict(list)
+    protocols, made = set(), set()
+    for node in bodies:
+        match node:
+            case ast.ClassDef(name=name, bases=bases):
+                for base in bases:
+                    subclasses[named(base)].append(name)
+                    protocols |= {name} if named(base) == "Protocol" else set()
+                fields = [part.annotation for part in node.body if isinstance(part, ast.AnnAssign)]
+                made |= {named(part) for field in fields for part in ast.walk(field)}
+            case ast.Call(func=function, args=args):
+                made |= {named(part) for part in (function, *args)}
+                if isinstance(function, ast.Attribute):
+                    made.add(named(function.value))
+    classes = {node.name for node in bodies if isinstance(node, ast.ClassDef)}
+    alone = {name for name in classes if len(subclasses[name]) == 1}
+    return alone - protocols - made
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("class A: ...\nclass B(A): ...\nB()", {"A"}),
+        ("class A(Generic[T]): ...\nclass B(A[int]): ...\nB()", {"A"}),
+        ("class A: ...\nclass B(A): ...\nA()", set()),
+        ("class A: ...\nclass B(A): ...\nA.parse(b'')", set()),
+        ("class A: ...\nclass B(A): ...\nparse(A)", set()),
+        ("class A: ...\nclass B(A): ...\nclass Model:\n    a: A | None", set()),
+        ("class A: ...\nclass B(A): ...\nclass C(A): ...", set()),
+        ("class A(Protocol): ...\nclass B(A, Protocol): ...", set()),
+    ],
+)
+def test_what_an_upper_half_is(text, found):
+    assert upper_halves(text) == found
+
+
+def test_no_class_is_another_ones_upper_half():
+    """One class is never cut in two by inheritance to stay under a limit of lines."""
+    texts = [(ROOT / "hearth" / source).read_text() for source in sources()]
+    assert upper_halves(*texts) <= LADDER
+
+
+# `# fmt: skip` is for tables of data, whose columns a formatter would take away.
+
+COLLECTIONS = (ast.List, ast.Tuple, ast.Set, ast.Dict)
+CELLS = 6
+"""With fewer a table fits into the formatter's own shape."""
+
+
+def is_table(node: ast.AST) -> bool:
+    """Whether a literal collection of more than one line is in it."""
+    for part in ast.walk(node):
+        if isinstance(part, COLLECTIONS) and part.lineno != part.end_lineno:
+            inner = (p for p in ast.walk(part) if p is not part and isinstance(p, ast.expr))
+            if sum(not isinstance(cell, COLLECTIONS) for cell in inner) >= CELLS:
+                return True
+    return False
+
+
+def unformatted(text: str) -> list[int]:
+    """Lines where a formatter is told to keep off what is no table."""
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    marks = [t.start[0] for t in tokens if t.string.startswith("# fmt:")]
+    tables = set()
+    for node in ast.walk(ast.parse(text)) if marks else ():
+        match node:
+            case ast.Assign(targets=[ast.Name("__slots__")]):
+                pass
+            case ast.Assign() | ast.AnnAssign() | ast.AugAssign() | ast.Return() | ast.Assert():
+                tables |= {node.end_lineno} if is_table(node) else set()
+            case ast.Expr():
+                tables |= {node.end_lineno} if is_table(node) else set()
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                tables |= {d.end_lineno for d in node.decorator_list if is_table(d)}
+    return [line for line in marks if line not in tables]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("X = {\n    1, 2, 3,\n    4, 5, 6,\n}  # fmt: skip", []),
+        ("f([\n    (1, 2, 3),\n    (4, 5, 6),\n])  # fmt: skip", []),
+        ("@f([\n    (1, 2, 3),\n    (4, 5, 6),\n])  # fmt: skip\ndef g(): ...", []),
+        ("X = {1, 2, 3, 4, 5, 6}  # fmt: skip", [1]),
+        ("X = (\n    1, 2,\n)  # fmt: skip", [3]),
+        ("class A:\n    __slots__ = (1, 2, 3,\n        4, 5, 6)  # fmt: skip", [3]),
+        ("def f(a, b=(1, 2, 3,\n    4, 5, 6)):  # fmt: skip\n    pass", [2]),
+        ("f(1, 2, 3,\n    4, 5, 6)  # fmt: skip", [2]),
+    ],
+)
+def test_what_the_formatter_may_skip(text, found):
+    assert unformatted(text) == found
+
+
+def test_the_formatter_skips_nothing_but_tables():
+    found = {}
+    for path in python_files():
+        found |= (
+            {str(path.relative_to(ROOT)): lines} if (lines := unformatted(path.read_text())) else {}
+        )
+    assert found == {}
 
 
 # Guards against hangs: `tests/hanging.py` is the one place that knows how slow the machine is.
