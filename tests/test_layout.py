@@ -166,10 +166,12 @@ def is_table(node: ast.AST) -> bool:
 
 def unformatted(text: str) -> list[int]:
     """Lines where a formatter is told to keep off what is no table."""
+    if "# fmt:" not in text:
+        return []
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     marks = [t.start[0] for t in tokens if t.string.startswith("# fmt:")]
     tables = set()
-    for node in ast.walk(ast.parse(text)) if marks else ():
+    for node in ast.walk(ast.parse(text)):
         match node:
             case ast.Assign(targets=[ast.Name("__slots__")]):
                 pass
