@@ -8,7 +8,7 @@ from hearth.cluster import kinds
 from hearth.cluster.interface import Forbidden, NotFound, Unavailable
 from hearth.reconcile.schemas import Schemas
 from tests import hanging
-from tests.api.test_served import GUARD, without
+from tests.api.test_crd_compatibility import GUARD, without
 from tests.reconcile.shell import HEARTH, KEY, NOCTAYA, Refusing, World
 
 LATE = "spec.scaling.drainTimeout"
