@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from hearth import listening, process_limits
+from hearth import bind_errors, process_limits
 from hearth import log as logs
 from hearth.admin import server as admin_server
 from hearth.admin.access import Access
@@ -186,7 +186,7 @@ class App:
         except OSError as error:
             raise CannotStart(
                 f"cannot open the gateway on {authority(chosen.host, chosen.gateway_port)}:"
-                f" {listening.why(error)} {_flags('gateway')}"
+                f" {bind_errors.explain(error)} {_flags('gateway')}"
             ) from error
         return Addresses(gateway=gateway, admin=admin, scaler=scaler, scaler_tls=scaler_tls)
 

@@ -1,4 +1,4 @@
-"""Sockets that listen: on both families by default, with words for what may go wrong."""
+"""Open listening sockets: on both address families by default."""
 
 import errno
 import socket
@@ -11,19 +11,6 @@ _Address = tuple[socket.AddressFamily, tuple[str | int, ...]]
 
 _TRIES = 16
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL, errno.EPROTONOSUPPORT)
-
-
-def why(error: OSError | UnicodeError) -> str:
-    """The reason, and what to do; the event loop's own words repeat the address."""
-    match getattr(error, "errno", None):
-        case errno.EADDRINUSE:
-            return "the port is in use; stop what listens there or choose another port"
-        case errno.EACCES:
-            return "not permitted; choose a port from 1024 on"
-        case errno.EADDRNOTAVAIL:
-            return "this machine has no such address"
-        case _:
-            return str(getattr(error, "strerror", None) or error)
 
 
 async def bind(

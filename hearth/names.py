@@ -61,7 +61,7 @@ def scaled_object(key: ServiceKey) -> str:
     return key.name
 
 
-def claim(key: ServiceKey) -> str:
+def cache_pvc(key: ServiceKey) -> str:
     return f"{key.name}-cache"
 
 

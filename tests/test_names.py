@@ -8,7 +8,7 @@ from hearth.api.meta import ServiceKey
 LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 DERIVED = (
     names.deployment, names.backend_service, names.gateway_service, names.scaler_service,
-    names.scaled_object, names.claim,
+    names.scaled_object, names.cache_pvc,
 )  # fmt: skip
 
 

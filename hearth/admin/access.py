@@ -30,7 +30,7 @@ class Access:
     def by_token(self) -> bool:
         return bool(self._token)
 
-    def full(self, field: Field, *, peer: str) -> bool:
+    def may_read_all(self, field: Field, *, peer: str) -> bool:
         """Whether a request from the address `peer` may read all."""
         if self._token:
             return hmac.compare_digest(_password(field("authorization")), self._token)

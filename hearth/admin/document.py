@@ -92,7 +92,7 @@ class Queue(msgspec.Struct, rename="camel", frozen=True):
     """Whether messages are in the words of engine and cluster, ends of logs among them."""
 
 
-def read(
+def build(
     demand: DemandTable,
     routes: RouteTable,
     *,
@@ -122,7 +122,7 @@ def read(
     return Queue(hearth.__version__, sorted(services, key=lambda s: (s.namespace, s.name)), full)
 
 
-def lapse_s(demand: DemandTable) -> float | None:
+def next_expiry_s(demand: DemandTable) -> float | None:
     """Seconds until the document changes with nobody writing to a table: a lease or an activity
     runs out.  None: it does not."""
     ends = (

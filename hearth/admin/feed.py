@@ -25,13 +25,13 @@ class Feed:
         routes: RouteTable,
         *,
         document: Callable[[], bytes],
-        lapse_s: Callable[[], float | None],
+        next_expiry_s: Callable[[], float | None],
         interval_s: float = 0.25,
         ping_s: float = 10.0,
     ) -> None:
         self._tables = (demand, routes)
         self._document = document
-        self._lapse_s = lapse_s
+        self._next_expiry_s = next_expiry_s
         self._interval_s = interval_s
         self._ping_s = ping_s
         self._stops: list[Callable[[], None]] = []
@@ -66,10 +66,12 @@ class Feed:
                     await self._wait(send)
 
     async def _wait(self, send: Callable[[bytes], Awaitable[None]]) -> None:
-        lapse_s = self._lapse_s()
-        pinging = lapse_s is None or lapse_s > self._ping_s
+        expiry_s = self._next_expiry_s()
+        pinging = expiry_s is None or expiry_s > self._ping_s
         changed = self._changed = self._changed or anyio.Event()
-        with anyio.move_on_after(self._ping_s if lapse_s is None or pinging else lapse_s + _PAST_S):
+        with anyio.move_on_after(
+            self._ping_s if expiry_s is None or pinging else expiry_s + _PAST_S
+        ):
             await changed.wait()
             return
         if pinging:

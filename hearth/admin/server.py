@@ -13,7 +13,7 @@ from typing import Protocol
 import msgspec
 from aiohttp import hdrs, web
 
-from hearth import listening, web_origin
+from hearth import bind_errors, listening, web_origin
 from hearth.admin import document, feed, page
 from hearth.admin.access import Access
 from hearth.api.meta import ServiceKey, authority
@@ -30,7 +30,7 @@ STALE_S = 600.0
 """A watch is begun anew every few minutes: one that heard nothing for so long is blind."""
 _PROBES = ("/healthz", "/readyz")
 """Asked by kubelets and load balancers, under any host."""
-MOST = 64
+MAX_CONNECTIONS = 64
 """Connections at a time: with one more the oldest goes.  The process keeps files free for so many,
 and a probe of the kubelet is a new one each time."""
 _CLOSE_S = 0.5
@@ -48,7 +48,7 @@ class CannotListen(Exception):
     """The address cannot be bound; the message says what to do."""
 
 
-class Measured(Protocol):
+class MetricsSource(Protocol):
     """What the port needs of the metrics."""
 
     async def render(self, accept: str) -> tuple[bytes, str]:
@@ -75,7 +75,7 @@ class Admin:
         self,
         demand: DemandTable,
         routes: RouteTable,
-        metrics: Measured,
+        metrics: MetricsSource,
         checks: Mapping[str, Check],
         *,
         watches: Mapping[str, Callable[[], float]] | None = None,
@@ -97,7 +97,7 @@ class Admin:
                 demand,
                 routes,
                 document=functools.partial(self._document, full=full),
-                lapse_s=lambda: document.lapse_s(demand),
+                next_expiry_s=lambda: document.next_expiry_s(demand),
                 interval_s=interval_s,
                 ping_s=ping_s,
             )
@@ -120,12 +120,15 @@ class Admin:
         except OSError as error:
             await runner.cleanup()
             raise CannotListen(
-                f"cannot open the admin port on {authority(host, port)}: {listening.why(error)}"
+                f"cannot open the admin port on {authority(host, port)}:"
+                f" {bind_errors.explain(error)}"
             ) from error
         self._runner = runner
         loop = asyncio.get_running_loop()
         for sock in sockets:
-            listener = await loop.create_server(self._connection, sock=sock, backlog=MOST)
+            listener = await loop.create_server(
+                self._connection, sock=sock, backlog=MAX_CONNECTIONS
+            )
             self._listeners.append(listener)
         bound: tuple[str, int] = sockets[0].getsockname()[:2]
         log.info("admin port listens", extra={"host": bound[0], "port": bound[1]})
@@ -155,12 +158,12 @@ class Admin:
         server = self._runner.server if self._runner is not None else None
         if server is None:
             return asyncio.Protocol()  # it stops: the listener is closed in this tick
-        if len(server.connections) >= MOST:
+        if len(server.connections) >= MAX_CONNECTIONS:
             server.connections[0].force_close()
         return server()
 
     def _application(self) -> web.Application:
-        app = web.Application(middlewares=[_signposted, self._guarded])
+        app = web.Application(middlewares=[_explain_not_found, self._reject_cross_site])
         app.on_response_prepare.append(_secure)
         get = app.router.add_get
         get("/", self._index)
@@ -174,7 +177,9 @@ class Admin:
         return app
 
     @web.middleware
-    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def _reject_cross_site(
+        self, request: web.Request, handler: Handler
+    ) -> web.StreamResponse:
         """Nothing that this port tells is for web pages but its own."""
         host = request.headers.get(hdrs.HOST, "")
         if request.path in _PROBES:
@@ -197,13 +202,13 @@ class Admin:
     def _document(self, *, full: bool) -> bytes:
         in_flight = self._metrics.in_flight
         return msgspec.json.encode(
-            document.read(self._demand, self._routes, in_flight=in_flight, full=full)
+            document.build(self._demand, self._routes, in_flight=in_flight, full=full)
         )
 
     def _reads_all(self, request: web.Request) -> bool:
         if self._access is None:
             return True
-        return self._access.full(
+        return self._access.may_read_all(
             lambda name: request.headers.get(name, ""), peer=request.remote or ""
         )
 
@@ -257,7 +262,7 @@ class Admin:
 
 
 @web.middleware
-async def _signposted(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _explain_not_found(request: web.Request, handler: Handler) -> web.StreamResponse:
     """Whoever asks for what is not here is told what is."""
     try:
         return await handler(request)

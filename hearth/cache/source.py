@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 STAGED = "/models"
-"""Where a claim with staged weights is mounted."""
+"""Where a PVC with staged weights is mounted."""
 
 SUPPORTED = "hf://<org>/<model>, modelscope://<org>/<model> or pvc://<claim>[/<path>]"
 _CLAIM = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -21,8 +21,8 @@ class Hub(StrEnum):
 
     HUGGING_FACE = "hf"
     MODELSCOPE = "modelscope"
-    CLAIM = "pvc"
-    """Nobody: they lie in a claim already."""
+    PVC = "pvc"
+    """Nobody: they lie on a PVC already."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,8 +32,8 @@ class Source:
     hub: Hub
     path: str
     """What the engine is told to serve: `.Model.Path`."""
-    claim: str | None = None
-    """The claim with staged weights."""
+    pvc: str | None = None
+    """The PVC with staged weights."""
 
 
 def parse(uri: str) -> Source:
@@ -51,7 +51,7 @@ def parse(uri: str) -> Source:
             if not _CLAIM.fullmatch(claim) or len(claim) > 253:
                 raise BadSource(f"{uri!r} names no claim; write pvc://<claim>[/<path>]")
             path = f"{STAGED}/{_path(uri, folder)}" if "/" in rest.removesuffix("/") else STAGED
-            return Source(hub=Hub.CLAIM, path=path, claim=claim)
+            return Source(hub=Hub.PVC, path=path, pvc=claim)
         case "oci" if _DIGEST.fullmatch(rest):
             raise BadSource(f"oci:// is not built yet; use {SUPPORTED}")
         case "oci":

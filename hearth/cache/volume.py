@@ -1,4 +1,4 @@
-"""A cache strategy as volumes, mounts, environment and claim of the serving pod."""
+"""A cache strategy as volumes, mounts, environment and PVC of the serving pod."""
 
 from dataclasses import dataclass
 from typing import assert_never
@@ -39,8 +39,8 @@ class Storage:
     mounts: tuple[Manifest, ...]
     env: dict[str, str]
     """Defaults: what the runtime sets itself wins."""
-    claim: Manifest | None = None
-    """Spec of the claim that Hearth creates, once."""
+    pvc: Manifest | None = None
+    """Spec of the PVC that Hearth creates, once."""
 
 
 def render(
@@ -51,14 +51,14 @@ def render(
     group: str,
     apart: bool = False,
 ) -> Storage:
-    """Weights, where they come from a claim or are kept in a cache, and a place to write.
+    """Weights, where they come from a PVC or are kept in a cache, and a place to write.
 
     An image need not run as root, nor have a home: what engines and their libraries write goes to
     the cache where there is one, so that compiled kernels outlive the pod, else to a scratch
     volume.  `apart`: see `host_folder`.  Raises BadCache.
     """
-    # Weights on a claim need no download: there the field has no meaning, as documented.
-    if cache.prewarm and model.claim is None:
+    # Weights on a PVC need no download: there the field has no meaning, as documented.
+    if cache.prewarm and model.pvc is None:
         raise BadCache(
             "Prewarm",
             "spec.cache.prewarm is not built yet; set it to false: the first start downloads the"
@@ -72,15 +72,15 @@ def render(
     match cache.strategy:
         case "SharedPVC" | "BakedImage":
             raise BadCache("Render", f"spec.cache.strategy: {_REFUSED[cache.strategy]}")
-        case _ if model.claim is not None:
-            staged = {"claimName": model.claim, "readOnly": True}
+        case _ if model.pvc is not None:
+            staged = {"claimName": model.pvc, "readOnly": True}
             volume = {"name": _STAGED_VOLUME, "persistentVolumeClaim": staged}
             read = {"name": _STAGED_VOLUME, "mountPath": source.STAGED, "readOnly": True}
             return _storage((volume,), (read,), kept=SCRATCH, env=hub)
         case "NodeLocalPVC":
-            claimed = {"claimName": names.claim(key)}
+            claimed = {"claimName": names.cache_pvc(key)}
             volume = {"name": names.CACHE_VOLUME, "persistentVolumeClaim": claimed}
-            return _storage((volume,), (mount,), kept=CACHE, env=env, claim=_claim(cache))
+            return _storage((volume,), (mount,), kept=CACHE, env=env, pvc=_pvc(cache))
         case "HostPath":
             folder = {"path": host_folder(key, group, apart=apart), "type": "DirectoryOrCreate"}
             volume = {"name": names.CACHE_VOLUME, "hostPath": folder}
@@ -99,7 +99,7 @@ def host_folder(key: ServiceKey, group: str, *, apart: bool = False) -> str:
     return f"/var/lib/hearth/cache/{key.namespace}/{key.name}"
 
 
-def _claim(cache: llmservice.Cache) -> Manifest:
+def _pvc(cache: llmservice.Cache) -> Manifest:
     storage_class = cache.storage_class_name
     return {
         "accessModes": ["ReadWriteOnce"],
@@ -114,7 +114,7 @@ def _storage(
     *,
     kept: str,
     env: dict[str, str],
-    claim: Manifest | None = None,
+    pvc: Manifest | None = None,
 ) -> Storage:
     return Storage(
         volumes=(*volumes, {"name": _SCRATCH_VOLUME, "emptyDir": {}}),
@@ -126,5 +126,5 @@ def _storage(
             "TRITON_CACHE_DIR": f"{kept}/triton",
             **env,
         },
-        claim=claim,
+        pvc=pvc,
     )

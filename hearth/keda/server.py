@@ -12,7 +12,7 @@ from grpclib.protocol import H2Protocol
 from grpclib.server import Server
 from h2.settings import SettingCodes
 
-from hearth import listening, tcp_keepalive
+from hearth import bind_errors, listening, tcp_keepalive
 from hearth.api.meta import ServiceKey, authority
 from hearth.demand import DemandTable
 from hearth.keda import blocks, tls
@@ -81,7 +81,7 @@ class ScalerServer:
                     door.identities.listen(cut)
         except (OSError, UnicodeError) as error:
             raise CannotListen(
-                f"cannot listen for KEDA on {authority(host, port)}: {listening.why(error)}"
+                f"cannot listen for KEDA on {authority(host, port)}: {bind_errors.explain(error)}"
             ) from error
         bound: tuple[str, int] = sockets[0].getsockname()[:2]
         log.info("scaler listens", extra={"host": bound[0], "port": bound[1]})

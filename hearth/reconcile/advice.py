@@ -30,7 +30,7 @@ def _sentences(
             f" ({needed}): never more than {reached} of {scaling.max} replicas will run; raise it"
             " or lower the target"
         )
-    if scaling.max > 1 and spec.cache.strategy == "NodeLocalPVC" and model.claim is None:
+    if scaling.max > 1 and spec.cache.strategy == "NodeLocalPVC" and model.pvc is None:
         yield (
             "spec.cache.strategy: a NodeLocalPVC claim is ReadWriteOnce, so all"
             f" {scaling.max} replicas must run on one node; use HostPath or None to spread them"

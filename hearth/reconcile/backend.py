@@ -195,7 +195,7 @@ def _placement(service: LLMService, runtime: InferenceRuntime) -> Manifest:
 
 def _security(storage: Storage, site: Site, wanted: Manifest) -> Manifest:
     group: Manifest = {}
-    if storage.claim is not None and site.file_system_group is not None:
+    if storage.pvc is not None and site.file_system_group is not None:
         # A fresh volume belongs to root.
         group = {"fsGroup": site.file_system_group, "fsGroupChangePolicy": "OnRootMismatch"}
     context = {name: value for name, value in {**group, **wanted}.items() if value is not None}

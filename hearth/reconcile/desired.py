@@ -56,7 +56,7 @@ def render(
     rendered = (
         # Before there is a pod that it is about.
         *([guard.render(service, site=site)] if _is_guarded(service, site) else []),
-        *([_claim(service, storage.claim)] if storage.claim is not None else []),
+        *([_claim(service, storage.pvc)] if storage.pvc is not None else []),
         # KEDA looks for its target once, then ever more seldom: the Deployment comes first.
         backend.render(parts, site=site),
         backend.render_service(parts),
@@ -132,7 +132,7 @@ def _claim(service: LLMService, spec: Manifest) -> Manifest:
         "apiVersion": kinds.CLAIM.api_version,
         "kind": kinds.CLAIM.kind,
         "metadata": {
-            "name": names.claim(service.key),
+            "name": names.cache_pvc(service.key),
             "namespace": service.key.namespace,
             "labels": names.labels(service.key),
         },

@@ -7,8 +7,8 @@ import pytest
 from hearth.admin.access import Access
 
 
-def full(access, fields=None, *, peer="127.0.0.1"):
-    return access.full(lambda name: (fields or {}).get(name, ""), peer=peer)
+def may_read_all(access, fields=None, *, peer="127.0.0.1"):
+    return access.may_read_all(lambda name: (fields or {}).get(name, ""), peer=peer)
 
 
 @pytest.mark.parametrize(
@@ -22,12 +22,12 @@ def full(access, fields=None, *, peer="127.0.0.1"):
 )  # fmt: skip
 def test_field_case_139_without_a_token_the_way_counts(peer, expected):
     access = Access()
-    assert full(access, peer=peer) is expected
+    assert may_read_all(access, peer=peer) is expected
     assert not access.by_token
     for field in ("x-forwarded-for", "forwarded", "x-real-ip", "via"):
-        assert not full(access, {field: "x"}, peer=peer)
+        assert not may_read_all(access, {field: "x"}, peer=peer)
     # No token is no password, and not an empty one.
-    assert full(access, {"authorization": "Bearer "}, peer="10.0.0.7") is False
+    assert may_read_all(access, {"authorization": "Bearer "}, peer="10.0.0.7") is False
 
 
 def _basic(text):
@@ -46,5 +46,5 @@ def _basic(text):
 def test_field_case_139_with_one_nothing_else_does(authorization, expected):
     access = Access("t\u00f6ken")
     assert access.by_token
-    assert full(access, {"authorization": authorization}, peer="10.0.0.7") is expected
-    assert full(access, {"authorization": authorization}) is expected
+    assert may_read_all(access, {"authorization": authorization}, peer="10.0.0.7") is expected
+    assert may_read_all(access, {"authorization": authorization}) is expected

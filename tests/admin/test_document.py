@@ -35,7 +35,7 @@ def routes():
 
 
 def read(demand, routes, in_flight=None, *, full=True):
-    seen = document.read(
+    seen = document.build(
         demand,
         routes,
         in_flight=lambda key: (in_flight or {}).get(key, 0),
@@ -185,17 +185,17 @@ def test_a_deleted_service_is_shown_until_its_last_request_ends(demand, routes):
 
 
 def test_it_changes_by_itself_when_a_lease_or_an_activity_runs_out(demand, clock):
-    assert document.lapse_s(demand) is None
+    assert document.next_expiry_s(demand) is None
     with demand.admit(CHAT, limit=1):
         demand.renew_lease(CHAT, seconds=60)
-        assert document.lapse_s(demand) is None  # pending requests outlast any lease
-    assert document.lapse_s(demand) == 60
+        assert document.next_expiry_s(demand) is None  # pending requests outlast any lease
+    assert document.next_expiry_s(demand) == 60
     demand.renew_lease(EMBED, seconds=5)
-    assert document.lapse_s(demand) == 5
+    assert document.next_expiry_s(demand) == 5
     clock.now += 60
-    assert document.lapse_s(demand) == 30  # chat lingers
+    assert document.next_expiry_s(demand) == 30  # chat lingers
     clock.now += 30
-    assert document.lapse_s(demand) is None
+    assert document.next_expiry_s(demand) is None
 
 
 def test_field_case_109_it_says_what_a_pod_answers_that_is_not_ready(demand, routes):

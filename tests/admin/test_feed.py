@@ -24,7 +24,7 @@ class World:
             self.demand,
             self.routes,
             document=self.document,
-            lapse_s=lambda: self.lapses.pop() if self.lapses else None,
+            next_expiry_s=lambda: self.lapses.pop() if self.lapses else None,
             interval_s=interval_s,
             ping_s=ping_s,
         )

@@ -331,8 +331,8 @@ async def test_field_case_94_who_follows_is_asked_whether_it_is_still_there(worl
 
 async def test_field_case_91_who_holds_many_connections_does_not_keep_a_probe_out(world, http):
     async with AsyncExitStack() as held:
-        for _ in range(3 * server.MOST):
+        for _ in range(3 * server.MAX_CONNECTIONS):
             await held.enter_async_context(await anyio.connect_tcp("127.0.0.1", world.port))
         async with http.get("/healthz") as response:
             assert response.status == 200
-        assert len(world.admin._runner.server.connections) <= server.MOST
+        assert len(world.admin._runner.server.connections) <= server.MAX_CONNECTIONS

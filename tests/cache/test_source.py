@@ -16,11 +16,11 @@ DIGEST = "sha256:" + "0" * 64
         ("HF://gpt2", Source(hub=Hub.HUGGING_FACE, path="gpt2")),
         ("hf://org/model:Q4_K_M", Source(hub=Hub.HUGGING_FACE, path="org/model:Q4_K_M")),
         ("modelscope://org/model", Source(hub=Hub.MODELSCOPE, path="org/model")),
-        ("pvc://weights", Source(hub=Hub.CLAIM, path="/models", claim="weights")),
-        ("pvc://weights/", Source(hub=Hub.CLAIM, path="/models", claim="weights")),
-        ("pvc://weights/sub/dir", Source(hub=Hub.CLAIM, path="/models/sub/dir", claim="weights")),
-        ("pvc://weights/dir/", Source(hub=Hub.CLAIM, path="/models/dir", claim="weights")),
-        ("pvc://a.b/m.gguf", Source(hub=Hub.CLAIM, path="/models/m.gguf", claim="a.b")),
+        ("pvc://weights", Source(hub=Hub.PVC, path="/models", pvc="weights")),
+        ("pvc://weights/", Source(hub=Hub.PVC, path="/models", pvc="weights")),
+        ("pvc://weights/sub/dir", Source(hub=Hub.PVC, path="/models/sub/dir", pvc="weights")),
+        ("pvc://weights/dir/", Source(hub=Hub.PVC, path="/models/dir", pvc="weights")),
+        ("pvc://a.b/m.gguf", Source(hub=Hub.PVC, path="/models/m.gguf", pvc="a.b")),
     ],
 )
 def test_what_is_served_and_from_where(uri: str, expected: Source):

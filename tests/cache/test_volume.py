@@ -38,7 +38,7 @@ def test_a_claim_on_the_node():
         ),
         mounts=({"name": "model-cache", "mountPath": "/cache"}, SCRATCH_MOUNT),
         env=ON_CACHE,
-        claim={
+        pvc={
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": "50Gi"}},
         },
@@ -47,7 +47,7 @@ def test_a_claim_on_the_node():
 
 def test_size_and_class_of_the_claim():
     got = render({"size": "80Gi", "storageClassName": "fast"}, "hf://org/model")
-    assert got.claim == {
+    assert got.pvc == {
         "accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": "80Gi"}},
         "storageClassName": "fast",

@@ -15,7 +15,7 @@ from hearth.cluster.interface import Conflict, Expired, Invalid, KindMissing, No
 from hearth.cluster.kube import cluster as kube
 from hearth.reconcile.schemas import Schemas
 from tests import hanging
-from tests.api.test_served import without
+from tests.api.test_crd_compatibility import without
 from tests.cluster import envtest
 from tests.cluster.scripted import drop, hang, refuse, reply, reset, status, watch
 
