@@ -26,7 +26,7 @@ from hearth import loop
 from hearth.demand import DemandTable
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
-from hearth.keda.server import ScalerServer
+from hearth.keda.scaler_server import ScalerServer
 from hearth.metrics.prometheus import Metrics
 from hearth.proxy.gateway import Gateway
 from hearth.routes import Backend, HttpReadiness, RouteTable

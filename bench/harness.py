@@ -12,8 +12,8 @@ import anyio
 from hearth import loop
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.keda.gate import Gate
-from hearth.keda.push import Pushes
+from hearth.keda.gate import ScalerGate
+from hearth.keda.push_streams import PushStreams
 from hearth.metrics.prometheus import Metrics
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
@@ -65,9 +65,9 @@ async def serve(port: int, address: str, *, cold: bool, services: int) -> None:
     for number in range(1, services):
         routes.put(route(f"idle-{number}", ()))
     routes.put(route(MODEL, () if cold else (backend(address),)))
-    gate = Gate()
+    gate = ScalerGate()
     gate.open()
-    Pushes(demand, routes, gate, observer=metrics)
+    PushStreams(demand, routes, gate, observer=metrics)
     async with anyio.create_task_group() as tasks:
         await tasks.start(gateway.serve, "127.0.0.1", port)
         tasks.start_soon(metrics.watch_loop)

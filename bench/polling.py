@@ -33,7 +33,7 @@ from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
-from hearth.keda.server import ScalerServer
+from hearth.keda.scaler_server import ScalerServer
 from hearth.metrics.prometheus import Metrics
 from hearth.routes import Route, RouteTable
 

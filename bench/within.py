@@ -22,7 +22,7 @@ from hearth.cluster import kinds
 from hearth.cluster.kube import credentials
 from hearth.cluster.kube.cluster import KubeCluster
 from hearth.cluster.local.cluster import LocalCluster
-from hearth.keda import presence
+from hearth.keda import keda_connection
 from hearth.settings import ClusterSettings
 
 LOOK_S = 0.2
@@ -150,7 +150,7 @@ class Bench:
                 return first_s
 
     async def _unheard(self) -> int:
-        writes, late = self._cluster.writes(), time.monotonic() + presence.SILENT_S
+        writes, late = self._cluster.writes(), time.monotonic() + keda_connection.SILENT_S
         while late > time.monotonic():
             await anyio.sleep(late - time.monotonic())
             late = self._cluster.wrote_at + self._given.quiet

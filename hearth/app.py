@@ -23,10 +23,10 @@ from hearth.cluster.controller import Controller
 from hearth.cluster.interface import Cluster, NotFound
 from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
-from hearth.keda import server as scaler_server
-from hearth.keda.identities import Identities
-from hearth.keda.server import ScalerServer
-from hearth.keda.tls import Door
+from hearth.keda import scaler_server
+from hearth.keda.scaler_server import ScalerServer
+from hearth.keda.tls.certificate_store import CertificateStore
+from hearth.keda.tls.sni_port import SniPort
 from hearth.metrics.prometheus import Metrics
 from hearth.names import release_gateway
 from hearth.proxy.config import GatewayConfig
@@ -104,7 +104,7 @@ class App:
             config=_gateway_config(settings, own_hosts=own_hosts, returns=returns),
             observer=self.metrics,
         )
-        self.identities = Identities(self.routes, secrets(cluster))
+        self.certificates = CertificateStore(self.routes, secrets(cluster))
         self.metrics.read_in_flight(self.gateway.in_flight)
         self.metrics.read_lines_dropped(logs.dropped)
         self.metrics.read_client_connections(
@@ -113,7 +113,7 @@ class App:
         self.metrics.read_gate(lambda: self.scaler.gate.closed is None)
         self.metrics.read_connections(self.scaler.connections)
         self._namespaces: WorkQueue[str] = WorkQueue()
-        self.identities.listen(self._services.add)
+        self.certificates.listen(self._services.add)
         self.watching = Watching(
             cluster,
             groups=settings.groups,
@@ -175,7 +175,7 @@ class App:
             scaler_tls = None
             if self._scaler_tls_port is not None:
                 scaler_tls = await self.scaler.start(
-                    chosen.host, self._scaler_tls_port, door=Door(self.identities)
+                    chosen.host, self._scaler_tls_port, sni_port=SniPort(self.certificates)
                 )
             admin = await self.admin.start(chosen.host, chosen.admin_port)
             gateway = await tasks.start(self.gateway.serve, chosen.host, chosen.gateway_port)
@@ -221,10 +221,10 @@ class App:
             routes=self.routes,
             demand=self.demand,
             shared_refusal=shared.refusal,
-            certificate_problem=self.identities.problem,
+            certificate_problem=self.certificates.problem,
             connected=self._autoscaling.connected,
             key_problem=self._key_secrets.problem,
-            stands=self._autoscaling.stands,
+            stands=self._autoscaling.complaint_persists,
             lagging=self._autoscaling.lagging,
         )
         reconciler = Reconciler(
@@ -267,14 +267,14 @@ class App:
                 tasks.start_soon(namespaces.run)
                 tasks.start_soon(pods.run)
                 if self._scaler_tls_port is not None:
-                    tasks.start_soon(self.identities.run)
+                    tasks.start_soon(self.certificates.run)
                 tasks.start_soon(self._autoscaling.run, watchdog_s)
                 for informer in informers:
                     await informer.synced.wait()
                 await first.over(self.watching.known())
                 self.routes.complete = True
                 with anyio.move_on_after(_CERTIFICATES_S):
-                    await self.identities.settled()
+                    await self.certificates.settled()
                 log.info("ready", extra={"services": len(tuple(self.routes.routes()))})
                 task_status.started()
         finally:

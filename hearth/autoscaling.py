@@ -6,11 +6,11 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster.interface import Cluster
 from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
-from hearth.keda.builtin import BuiltinScaler
+from hearth.keda.builtin_scaler import BuiltinScaler
 from hearth.keda.hpa_watchdog import HpaWatchdog
-from hearth.keda.presence import Presence
-from hearth.keda.scene import Scene
-from hearth.keda.server import ScalerServer
+from hearth.keda.keda_connection import KedaConnection
+from hearth.keda.scaler_server import ScalerServer
+from hearth.keda.scaling_inputs import ScalingInputs
 from hearth.keda.watchdog import Watchdog
 from hearth.metrics.prometheus import Metrics
 from hearth.reconcile import telling
@@ -37,36 +37,38 @@ class Autoscaling:
         """`hpa_watchdog_s`: how long the HPA may leave a service with too few replicas; 0: as long
         as it likes."""
         self._cluster = cluster
-        self._scene = Scene(demand=demand, routes=routes, scaler=scaler, installation=watching)
+        self._inputs = ScalingInputs(
+            demand=demand, routes=routes, scaler=scaler, keda_installed=watching
+        )
         self._watching = watching
         self._metrics = metrics
         self._polling_s = polling_s
-        self._presence = Presence(
-            scaler.pushes,
+        self._keda_connection = KedaConnection(
+            scaler.push_streams,
             routes,
             scaler.gate,
-            installation=watching,
-            look_again=lambda key, after_s: services.add(key, after_s=after_s),
-            drained_at=scaler.answers.drained_at,
+            keda_installed=watching,
+            requeue_after=lambda key, after_s: services.add(key, after_s=after_s),
+            drained_at=scaler.demand_view.drained_at,
         )
         self._hpa: HpaWatchdog | None = None
         if hpa_watchdog_s:
             self._hpa = HpaWatchdog(
                 cluster,
-                self._scene,
+                self._inputs,
                 after_s=hpa_watchdog_s,
-                tell=telling.warnings(cluster, watching),
-                scaled=metrics.scaled_for_keda,
+                write_event=telling.warnings(cluster, watching),
+                count_scaling=metrics.scaled_for_keda,
                 changed=services.add,
             )
 
     def connected(self, key: ServiceKey) -> bool | None:
         """Whether KEDA listens to a service that has a ScaledObject; None: too early to tell."""
-        return self._presence.connected(key)
+        return self._keda_connection.connected(key)
 
-    def stands(self, key: ServiceKey, complains: bool) -> bool:
+    def complaint_persists(self, key: ServiceKey, complains: bool) -> bool:
         """Whether KEDA, where it complains of this service, does so for a reason of its own."""
-        return self._presence.stands(key, complains=complains)
+        return self._keda_connection.complaint_persists(key, complains=complains)
 
     def lagging(self, key: ServiceKey) -> bool:
         """Whether the service was scaled up in the HPA's place."""
@@ -83,13 +85,13 @@ class Autoscaling:
                 tasks.start_soon(self._hpa.run)
 
     def _builtin(self) -> BuiltinScaler:
-        return BuiltinScaler(self._cluster, self._scene, polling_s=self._polling_s)
+        return BuiltinScaler(self._cluster, self._inputs, polling_s=self._polling_s)
 
     def _watchdog(self, after_s: float) -> Watchdog:
         return Watchdog(
             self._cluster,
-            self._scene,
+            self._inputs,
             after_s=after_s,
-            tell=telling.warnings(self._cluster, self._watching),
-            scaled=self._metrics.scaled_for_keda,
+            write_event=telling.warnings(self._cluster, self._watching),
+            count_scaling=self._metrics.scaled_for_keda,
         )

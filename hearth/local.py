@@ -13,7 +13,7 @@ from hearth import loop, process_limits
 from hearth.api import manifests
 from hearth.api.meta import Duration, authority
 from hearth.app import App, CannotStart
-from hearth.cluster.autoscaler.engine import Pace
+from hearth.cluster.autoscaler.engine import Timing
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.controllers.controllers import Workloads
 from hearth.cluster.local.keda.scaled_objects import ScaledObjects
@@ -73,7 +73,9 @@ async def _serve(settings: LocalSettings, piped: bytes, open_files: OpenFiles) -
         async with app.listen() as bound, anyio.create_task_group() as tasks:
             await tasks.start(kubelet.run)  # first: it ends what a killed Hearth has left
             tasks.start_soon(Workloads(cluster).run)
-            tasks.start_soon(ScaledObjects(cluster, pace=Pace(hpa_sync_s=settings.hpa_sync)).run)
+            tasks.start_soon(
+                ScaledObjects(cluster, timing=Timing(hpa_sync_s=settings.hpa_sync)).run
+            )
             await files.load()
             tasks.start_soon(app.watch)
             await tasks.start(app.lead, settings.site(scaler=_dialled(bound.scaler)))

@@ -138,7 +138,7 @@ class _Replica:
             app = self._app
             if self._leader.succeeds:
                 # Who led before may have streams open that this process knows nothing of.
-                app.scaler.take_over(drain_s=self._settings.drain_limit)
+                app.scaler.after_handover(drain_s=self._settings.drain_limit)
             async with anyio.create_task_group() as tasks:
                 lead = functools.partial(app.lead, watchdog_s=self._settings.watchdog)
                 await tasks.start(lead, self._settings.site())

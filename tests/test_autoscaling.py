@@ -17,7 +17,7 @@ from hearth.cluster.interface import Expired, KindMissing
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
-from hearth.keda.server import ScalerServer
+from hearth.keda.scaler_server import ScalerServer
 from hearth.metrics.prometheus import Metrics
 from hearth.reconcile.key_secrets import KeySecrets
 from hearth.reconcile.llmservice import Reconciler
@@ -137,7 +137,7 @@ async def leading(
         routes=routes,
         demand=demand,
         connected=autoscaling.connected,
-        stands=autoscaling.stands if patient else lambda key, complains: complains,
+        stands=autoscaling.complaint_persists if patient else lambda key, complains: complains,
         lagging=autoscaling.lagging,
     )
     publisher.follow()
@@ -228,11 +228,11 @@ NO_METRIC = {
 
 async def test_field_case_133_a_change_of_leader_is_no_services_trouble():
     async with leading(keda=True, patient=True) as world:
-        world.scaler.take_over(drain_s=120)
+        world.scaler.after_handover(drain_s=120)
         await world.says("ScaledObjectApplied")
         await keda_says(world, TROUBLE)
         with hanging.guard():
-            while KEY not in world.autoscaling._presence._complains_since:
+            while KEY not in world.autoscaling._keda_connection._complaint_since:
                 await anyio.lowlevel.checkpoint()
         # What is KEDA's own trouble with the object is told all the same, and is the first told.
         await keda_says(world, BROKEN)

@@ -18,7 +18,7 @@ UNTESTED = {
     "cluster/interface.py": "a protocol: tests/cluster/test_contract.py holds its adapters to it",
     "cluster/autoscaler/source.py": "a protocol",
     "cluster/autoscaler/target.py": "a protocol and its value",
-    "cluster/autoscaler/terms.py": "values",
+    "cluster/autoscaler/config.py": "values",
     "cluster/local/kubelet/config.py": "values",
     "cluster/local/apiserver/object_meta.py": "tests/cluster/local/apiserver/test_store.py",
     "proxy/config.py": "values",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 STARTING = "Hearth has not read the cluster's state yet"
 
 
-class Gate:
+class ScalerGate:
     """Closed until the caches are synced, while this process is fenced, and from its stop on.
 
     While it is closed, activity and metrics are UNAVAILABLE (KEDA then leaves replicas alone) and
@@ -35,7 +35,7 @@ class Gate:
         return lambda: self._listeners.remove(listener)
 
     def __repr__(self) -> str:
-        return f"<Gate {self._closed or 'open'}>"
+        return f"<ScalerGate {self._closed or 'open'}>"
 
     def _set(self, closed: str | None) -> None:
         changed = (closed is None) != (self._closed is None)

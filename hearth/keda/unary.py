@@ -14,7 +14,7 @@ from h2.exceptions import ProtocolError
 
 from hearth.keda.messages import PREFIX_BYTES, framed
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_REQUEST_BYTES = 64 * 1024
 """A reference with its metadata is a few hundred bytes."""
@@ -114,7 +114,7 @@ class UnaryProcessor(EventsProcessor):
             h2.send_headers(stream_id, _TRAILERS, end_stream=True)
         except ProtocolError:
             # The peer has ended the connection behind its call: nobody waits for an answer.
-            log.debug("answer not sent", exc_info=True)
+            logger.debug("answer not sent", exc_info=True)
         return True  # the caller's caller flushes what was written
 
     def _hand_over(self, stream_id: int) -> None:
@@ -127,7 +127,7 @@ class UnaryProcessor(EventsProcessor):
         super().process_data_received(event)
         stream = self.streams.get(event.stream_id)
         if stream is not None and stream.data_received > MAX_REQUEST_BYTES and stream.closable:
-            log.warning("request too large", extra={"limit_bytes": MAX_REQUEST_BYTES})
+            logger.warning("request too large", extra={"limit_bytes": MAX_REQUEST_BYTES})
             stream.reset_nowait(ErrorCodes.ENHANCE_YOUR_CALM)
             stream.__terminated__("request too large")
             self.handler.cancel(stream)

@@ -13,19 +13,19 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.backoff import Backoff
 from hearth.cluster.interface import Cluster, ClusterError
-from hearth.keda.push import Sleep
-from hearth.keda.scene import Scene
+from hearth.keda.push_streams import Sleep
+from hearth.keda.scaling_inputs import ScalingInputs
 from hearth.routes import Route
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 REASON = "KEDADidNotScale"
 
-Tell = Callable[[ServiceKey, str, str], Awaitable[None]]
+WriteEvent = Callable[[ServiceKey, str, str], Awaitable[None]]
 """Writes an Event of type Warning about a service: key, reason, message."""
 
 
-def stuck(route: Route | None, *, keda: bool) -> bool:
+def keda_failed_to_scale(route: Route | None, *, keda: bool) -> bool:
     """Whether KEDA could scale this service from zero, and has not.
 
     | KEDA is there | paused | Deployment | replicas | stuck |
@@ -57,11 +57,11 @@ def message(key: ServiceKey, *, replicas: int, after_s: float, streams: int) -> 
 
 
 @dataclass(slots=True, eq=False)
-class _Guard:
+class _Pending:
     """One service that waits for KEDA."""
 
-    spell: float
-    """When the spell's first push was due: its name, as it were."""
+    period: float
+    """When the period's first push was due: its name, as it were."""
     due: float
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     acting: bool = False
@@ -69,7 +69,7 @@ class _Guard:
 
 
 class Watchdog:
-    """Acts once in each spell of unserved demand, `after_s` after its first push.
+    """Acts once in each period of unserved demand, `after_s` after its first push.
 
     Only while the gate is open, KEDA is there and not paused, and the scale is zero; a write that
     fails is tried again as long as all that holds.
@@ -78,99 +78,96 @@ class Watchdog:
     def __init__(
         self,
         cluster: Cluster,
-        scene: Scene,
+        inputs: ScalingInputs,
         *,
         after_s: float,
-        tell: Tell,
-        scaled: Callable[[ServiceKey], None],
+        write_event: WriteEvent,
+        count_scaling: Callable[[ServiceKey], None],
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = anyio.sleep,
     ) -> None:
-        """`scaled` counts; `clock` is the scaler's."""
+        """`count_scaling` is called after each write; `clock` is the scaler's."""
         self._cluster = cluster
-        self._scene = scene
+        self._inputs = inputs
         self._after_s = after_s
-        self._tell = tell
-        self._scaled = scaled
+        self._write_event = write_event
+        self._count_scaling = count_scaling
         self._backoff = backoff or Backoff(0.5, 15.0)
         self._clock = clock
         self._sleep = sleep
-        self._guards: dict[ServiceKey, _Guard] = {}
+        self._pending: dict[ServiceKey, _Pending] = {}
         self._acted: dict[ServiceKey, float] = {}
 
     async def run(self) -> None:
         """Until cancelled."""
         async with anyio.create_task_group() as tasks:
 
-            def look(key: ServiceKey) -> None:
-                self._look(tasks, key)
+            def evaluate(key: ServiceKey) -> None:
+                self._evaluate(tasks, key)
 
-            def asked(key: ServiceKey) -> bool:
+            def filter(key: ServiceKey) -> bool:
                 # What is served has nothing to wait for.
-                return key in self._guards or not self._scene.routes.endpoints(key)
+                return key in self._pending or not self._inputs.routes.endpoints(key)
 
-            await self._scene.follow(look, asked=asked)
+            await self._inputs.watch(evaluate, filter=filter)
 
     def __repr__(self) -> str:
-        return f"<Watchdog waits for {', '.join(map(str, self._guards)) or 'nothing'}>"
+        return f"<Watchdog waits for {', '.join(map(str, self._pending)) or 'nothing'}>"
 
-    def _spell(self, key: ServiceKey) -> float | None:
-        """The spell in which this service is stuck."""
-        spell = self._scene.scaler.pushes.first_push(key)
-        if spell is None:
+    def _period(self, key: ServiceKey) -> float | None:
+        """The period in which this service is stuck."""
+        period = self._inputs.scaler.push_streams.unserved_since(key)
+        if period is None:
             self._acted.pop(key, None)
-        return (
-            spell
-            if stuck(self._scene.routes.find(key), keda=self._scene.installation.keda)
-            else None
-        )
+        route, keda = self._inputs.routes.find(key), self._inputs.keda_installed.keda
+        return period if keda_failed_to_scale(route, keda=keda) else None
 
-    def _look(self, tasks: TaskGroup, key: ServiceKey) -> None:
-        guard, spell = self._guards.get(key), self._spell(key)
-        if guard is not None:
-            if guard.acting or guard.spell == spell:
+    def _evaluate(self, tasks: TaskGroup, key: ServiceKey) -> None:
+        pending, period = self._pending.get(key), self._period(key)
+        if pending is not None:
+            if pending.acting or pending.period == period:
                 return
-            guard.scope.cancel()
-            del self._guards[key]
-        if spell is not None and self._acted.get(key) != spell:
-            # Not from the spell's begin: it may have been paused, or at some, until now.
-            guard = self._guards[key] = _Guard(spell, self._clock() + self._after_s)
-            tasks.start_soon(self._wait, tasks, key, guard)
+            pending.scope.cancel()
+            del self._pending[key]
+        if period is not None and self._acted.get(key) != period:
+            # Not from the period's begin: it may have been paused, or at some, until now.
+            pending = self._pending[key] = _Pending(period, self._clock() + self._after_s)
+            tasks.start_soon(self._wait, tasks, key, pending)
 
-    async def _wait(self, tasks: TaskGroup, key: ServiceKey, guard: _Guard) -> None:
-        with guard.scope:
-            await self._sleep(max(0.0, guard.due - self._clock()))
+    async def _wait(self, tasks: TaskGroup, key: ServiceKey, pending: _Pending) -> None:
+        with pending.scope:
+            await self._sleep(max(0.0, pending.due - self._clock()))
             failures = 0
-            while self._spell(key) == guard.spell:
-                guard.acting = True
+            while self._period(key) == pending.period:
+                pending.acting = True
                 try:
-                    await self._act(key, guard)
+                    await self._act(key, pending)
                     break
                 except ClusterError as error:
-                    guard.acting = False
+                    pending.acting = False
                     failures += 1
                     extra = {"service": str(key), "error": str(error)}
-                    log.warning("service not scaled in KEDA's place", extra=extra)
+                    logger.warning("service not scaled in KEDA's place", extra=extra)
                     await self._sleep(self._backoff.delay_s(failures))
-        if self._guards.get(key) is guard:
-            del self._guards[key]
-            self._look(tasks, key)  # another spell may have begun while this one was acted on
+        if self._pending.get(key) is pending:
+            del self._pending[key]
+            self._evaluate(tasks, key)  # another period may have begun while this one was acted on
 
-    async def _act(self, key: ServiceKey, guard: _Guard) -> None:
+    async def _act(self, key: ServiceKey, pending: _Pending) -> None:
         deployment = ServiceKey(key.namespace, names.deployment(key))
         found = await self._cluster.get(kinds.DEPLOYMENT, *deployment)
-        route = self._scene.routes.find(key)
+        route = self._inputs.routes.find(key)
         # The route may be behind, and much can happen while one asks.
-        if found["spec"].get("replicas", 1) or self._spell(key) != guard.spell or route is None:
+        if found["spec"].get("replicas", 1) or self._period(key) != pending.period or route is None:
             return
         replicas = max(1, route.scale.min if route.scale else 0)
         uid = route.scale.uid if route.scale else ""
         await self._cluster.scale(deployment, replicas=replicas, uid=uid)
-        self._acted[key] = guard.spell
-        self._scaled(key)
-        streams = self._scene.scaler.pushes.streams(key)
+        self._acted[key] = pending.period
+        self._count_scaling(key)
+        streams = self._inputs.scaler.push_streams.streams(key)
         extra = {"service": str(key), "replicas": replicas, "streams": streams}
-        log.warning("scaled in KEDA's place", extra=extra)
+        logger.warning("scaled in KEDA's place", extra=extra)
         text = message(key, replicas=replicas, after_s=self._after_s, streams=streams)
-        await self._tell(key, REASON, text)
+        await self._write_event(key, REASON, text)

@@ -13,7 +13,7 @@ from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
-from hearth.keda.server import ScalerServer
+from hearth.keda.scaler_server import ScalerServer
 from hearth.routes import Backend, Route, RouteTable
 from tests import hanging
 from tests.keda.pki import Pki
@@ -79,7 +79,7 @@ class World:
     async def until_streams(self, count: int) -> None:
         """Wait for streams that the observer is not told of: of services not known yet."""
         with hanging.guard():
-            while self.server.pushes.streams(KEY) != count:
+            while self.server.push_streams.streams(KEY) != count:
                 await anyio.lowlevel.checkpoint()
 
     def serve(self, key: ServiceKey = KEY, *, ready: bool = False, uid: str = "u-1") -> None:

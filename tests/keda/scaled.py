@@ -16,8 +16,8 @@ from hearth.cluster.informer import Informer
 from hearth.cluster.interface import Kind
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.demand import DemandTable
-from hearth.keda.scene import Scene
-from hearth.keda.server import ScalerServer
+from hearth.keda.scaler_server import ScalerServer
+from hearth.keda.scaling_inputs import ScalingInputs
 from hearth.routes import Backend, Route, RouteTable, Scale
 from tests import hanging
 from tests.cluster.local.keda.scaling import deployment
@@ -36,7 +36,7 @@ class Steady(Random):
 
 @dataclass
 class Installed:
-    """An Installation that is flipped by hand."""
+    """A KedaInstalled that is flipped by hand."""
 
     keda: bool
     _listeners: list[Callable[[], None]] = field(default_factory=list)
@@ -84,12 +84,12 @@ class World:
     installed: Installed
 
     @property
-    def scene(self) -> Scene:
-        return Scene(
+    def inputs(self) -> ScalingInputs:
+        return ScalingInputs(
             demand=self.demand,
             routes=self.routes,
             scaler=self.scaler,
-            installation=self.installed,
+            keda_installed=self.installed,
         )
 
     async def deploy(self, replicas: int = 0, key: ServiceKey = KEY, **bounds: Any) -> None:

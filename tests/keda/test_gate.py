@@ -1,10 +1,10 @@
 """The gate starts closed and tells of each turn."""
 
-from hearth.keda.gate import STARTING, Gate
+from hearth.keda.gate import STARTING, ScalerGate
 
 
 def test_turns_are_told_once():
-    gate, told = Gate(), []
+    gate, told = ScalerGate(), []
     gate.listen(lambda: told.append(gate.closed))
     stop = gate.listen(lambda: told.append("too much"))
     stop()
@@ -15,11 +15,11 @@ def test_turns_are_told_once():
     gate.close("stopping")
     gate.open()
     assert told == [None, "fenced", None]
-    assert repr(gate) == "<Gate open>"
+    assert repr(gate) == "<ScalerGate open>"
 
 
 def test_the_latest_reason_is_given():
-    gate = Gate()
+    gate = ScalerGate()
     gate.close("fenced")
     assert gate.closed == "fenced"
-    assert repr(gate) == "<Gate fenced>"
+    assert repr(gate) == "<ScalerGate fenced>"

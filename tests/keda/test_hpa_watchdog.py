@@ -11,7 +11,7 @@ import pytest
 from hearth.api.meta import ServiceKey
 from hearth.cluster.interface import Unavailable
 from hearth.keda import hpa_watchdog
-from hearth.keda.hpa_watchdog import HpaWatchdog, missing
+from hearth.keda.hpa_watchdog import HpaWatchdog, desired_replicas
 from hearth.routes import Route
 from tests import hanging
 from tests.keda.scaled import BOUNDS, KEY, World, settle, world
@@ -53,10 +53,10 @@ async def bench() -> AsyncIterator[Bench]:
         of = Bench(**{f.name: getattr(made, f.name) for f in dataclasses.fields(made)})
         of.dog = HpaWatchdog(
             of.cluster,
-            of.scene,
+            of.inputs,
             after_s=AFTER_S,
-            tell=of.tell,
-            scaled=of.counted.append,
+            write_event=of.tell,
+            count_scaling=of.counted.append,
             changed=lambda key: of.changes.append((key, of.dog.lagging(key))),
             clock=of.time.clock,
             sleep=of.time.sleep,
@@ -83,15 +83,15 @@ async def bench() -> AsyncIterator[Bench]:
         (23, {"target": 20}, True, 2),
     ],
 )
-def test_missing(demand, fields, keda, expected):
+def test_desired_replicas(demand, fields, keda, expected):
     route = dataclasses.replace(SOME, scale=dataclasses.replace(SOME.scale, **fields))
-    assert missing(route, demand=demand, keda=keda) == expected
+    assert desired_replicas(route, demand=demand, keda=keda) == expected
 
 
 def test_what_is_paused_or_not_there_misses_nothing():
-    assert missing(None, demand=9, keda=True) is None
-    assert missing(dataclasses.replace(SOME, scale=None), demand=9, keda=True) is None
-    assert missing(dataclasses.replace(SOME, paused=True), demand=9, keda=True) is None
+    assert desired_replicas(None, demand=9, keda=True) is None
+    assert desired_replicas(dataclasses.replace(SOME, scale=None), demand=9, keda=True) is None
+    assert desired_replicas(dataclasses.replace(SOME, paused=True), demand=9, keda=True) is None
 
 
 def test_the_message_says_what_to_look_at():

@@ -64,6 +64,6 @@ async def test_a_stream_that_its_peer_has_just_ended_gets_nothing(world, wire):
     await world.count.until(lambda: world.count.open == 0)
     world.demand.admit(KEY, limit=1)
     assert seen == [0]
-    assert world.server.pushes.streams(KEY) == 0
+    assert world.server.push_streams.streams(KEY) == 0
     # The connection lives on.
     assert await wire.status(wire.call()) == "0"

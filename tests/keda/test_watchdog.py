@@ -50,10 +50,10 @@ async def bench(*, early: bool = False) -> AsyncIterator[Bench]:
         of = Bench(**{f.name: getattr(made, f.name) for f in dataclasses.fields(made)})
         dog = Watchdog(
             of.cluster,
-            of.scene,
+            of.inputs,
             after_s=AFTER_S,
-            tell=of.tell,
-            scaled=of.counted.append,
+            write_event=of.tell,
+            count_scaling=of.counted.append,
             backoff=Backoff(3, 3, Steady()),
             clock=of.time.clock,
             sleep=of.time.sleep,
@@ -81,7 +81,7 @@ async def bench(*, early: bool = False) -> AsyncIterator[Bench]:
     ],
 )
 def test_stuck(route, keda, expected):
-    assert watchdog.stuck(route, keda=keda) is expected
+    assert watchdog.keda_failed_to_scale(route, keda=keda) is expected
 
 
 def test_the_message_says_what_to_look_at():

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.keda import push
+from hearth.keda import push_streams
 from hearth.metrics import instruments, prometheus
 from hearth.proxy import observer
 from hearth.routes import Backend, Route, RouteTable
@@ -58,8 +58,8 @@ def world():
 
 def test_it_is_an_observer_of_gateway_and_scaler(world):
     _gateway: observer.Observer = world.metrics
-    _scaler: push.ScalerObserver = world.metrics
-    for protocol in (observer.Observer, push.ScalerObserver):
+    _scaler: push_streams.ScalerObserver = world.metrics
+    for protocol in (observer.Observer, push_streams.ScalerObserver):
         for name in vars(protocol):
             assert name.startswith("_") or callable(getattr(world.metrics, name))
 

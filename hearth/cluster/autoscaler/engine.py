@@ -7,23 +7,23 @@ from dataclasses import dataclass, field, replace
 
 import anyio
 
-from hearth.cluster.autoscaler import arithmetic, outcome
-from hearth.cluster.autoscaler.arithmetic import History, Metric, Seen
-from hearth.cluster.autoscaler.outcome import Ready, ScaleStatus
+from hearth.cluster.autoscaler import algorithms, status
+from hearth.cluster.autoscaler.algorithms import History, KedaObservation, Metric
+from hearth.cluster.autoscaler.config import AutoscalerConfig
 from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, Source, SourceError
+from hearth.cluster.autoscaler.status import Ready, ScaleStatus
 from hearth.cluster.autoscaler.target import Target
-from hearth.cluster.autoscaler.terms import Terms
 from hearth.cluster.interface import ClusterError, NotFound
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Publish = Callable[[ScaleStatus], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[object]]
 
 
 @dataclass(slots=True)
-class Memory:
-    """What outlives a change of the terms.  Moments are on `Pace.clock`."""
+class AutoscalerState:
+    """What outlives a change of the config.  Moments are on `Timing.clock`."""
 
     created_s: float
     last_active_s: float | None = None
@@ -32,7 +32,7 @@ class Memory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pace:
+class Timing:
     """Time, and the HPA's share of it."""
 
     clock: Callable[[], float] = time.monotonic
@@ -50,18 +50,18 @@ class Autoscaler:
     def __init__(
         self,
         target: Target,
-        terms: Terms,
+        config: AutoscalerConfig,
         sources: Sequence[Source],
         *,
-        memory: Memory,
-        pace: Pace,
+        state: AutoscalerState,
+        timing: Timing,
         publish: Publish,
     ) -> None:
         self._target = target
-        self._terms = terms
+        self._config = config
         self._sources = sources
-        self._memory = memory
-        self._pace = pace
+        self._state = state
+        self._timing = timing
         self._publish = publish
         self.target_missing = False
         """It waits for its Deployment; whoever sees that one appear may start it anew."""
@@ -72,24 +72,24 @@ class Autoscaler:
 
     async def run(self) -> None:
         """Until cancelled."""
-        if self._terms.paused:
+        if self._config.paused:
             return await self._pause()
         await self._discover()
         async with anyio.create_task_group() as group:
             for index, source in enumerate(self._sources):
-                group.start_soon(self._again, lambda s=source: s.listen(self._pushed))
+                group.start_soon(self._keep_open, lambda s=source: s.listen(self._pushed))
                 group.start_soon(self._stream_specs, index, source)
             group.start_soon(self._poll)
             group.start_soon(self._scale_between)
 
     async def _pause(self) -> None:
-        wanted = self._terms.paused_replicas
+        wanted = self._config.paused_replicas
         if wanted is not None:
             try:
                 await self._target.scale(wanted)
             except ClusterError as error:
-                log.warning("paused replicas not set", extra=self._said(reason=str(error)))
-        await self._say(self._status)
+                logger.warning("paused replicas not set", extra=self._log_fields(reason=str(error)))
+        await self._publish_status(self._status)
 
     async def _discover(self) -> None:
         """Find the target and the metric specs, however long that takes."""
@@ -102,9 +102,9 @@ class Autoscaler:
             except (ClusterError, SourceError) as error:
                 self.target_missing = isinstance(error, NotFound)
                 failed = Ready("False", "ScaledObjectCheckFailed", str(error))
-                await self._say(replace(self._status, ready=failed))
-                pause_s = arithmetic.reconnect_s(pause_s)
-                await self._pace.sleep(pause_s)
+                await self._publish_status(replace(self._status, ready=failed))
+                pause_s = algorithms.reconnect_s(pause_s)
+                await self._timing.sleep(pause_s)
             else:
                 self.target_missing = False
                 names = tuple(
@@ -112,10 +112,10 @@ class Autoscaler:
                     for index, specs in enumerate(self._specs)
                     for spec in specs
                 )
-                found = replace(self._status, ready=outcome.READY, metric_names=names)
-                return await self._say(found)
+                found = replace(self._status, ready=status.READY, metric_names=names)
+                return await self._publish_status(found)
 
-    async def _again(self, listen: Callable[[], Awaitable[None]]) -> None:
+    async def _keep_open(self, listen: Callable[[], Awaitable[None]]) -> None:
         """Hold a stream open for ever, with KEDA's pauses between one and the next."""
         pause_s = None
         while True:
@@ -125,28 +125,28 @@ class Autoscaler:
             except NotOffered:
                 return
             except SourceError as error:
-                log.info("stream ended", extra=self._said(reason=str(error)))
-            pause_s = arithmetic.reconnect_s(pause_s)
-            await self._pace.sleep(pause_s)
+                logger.info("stream ended", extra=self._log_fields(reason=str(error)))
+            pause_s = algorithms.reconnect_s(pause_s)
+            await self._timing.sleep(pause_s)
 
     async def _stream_specs(self, index: int, source: Source) -> None:
         def told(specs: Sequence[MetricSpec]) -> None:
             self._specs[index] = specs
             self._streamed.add(index)
 
-        await self._again(lambda: source.listen_specs(told))
+        await self._keep_open(lambda: source.listen_specs(told))
 
     async def _poll(self) -> None:
         while True:
-            started = self._pace.clock()
+            started = self._timing.clock()
             async with self._deciding:
-                await self._round()
-            took_s = self._pace.clock() - started
-            await self._pace.sleep(max(0.0, self._terms.polling_s - took_s))
+                await self._poll_once()
+            took_s = self._timing.clock() - started
+            await self._timing.sleep(max(0.0, self._config.polling_s - took_s))
 
-    async def _round(self) -> None:
+    async def _poll_once(self) -> None:
         """Ask all triggers, then decide."""
-        active, failure = self._terms.forced, ""
+        active, failure = self._config.force_active, ""
         for index, source in enumerate(self._sources):
             try:
                 active = await self._ask(index, source) or active
@@ -174,32 +174,32 @@ class Autoscaler:
 
     async def _act(self, *, active: bool, failure: str) -> None:
         """Decide between zero and some, and carry it out.  `_deciding` is held."""
-        now = self._pace.clock()
+        now = self._timing.clock()
         try:
             replicas = (await self._target.size()).replicas
-            decision = arithmetic.decide(
-                self._terms.window, self._seen(active, bool(failure), replicas), now=now
+            decision = algorithms.decide(
+                self._config.window, self._observation(active, bool(failure), replicas), now=now
             )
             if decision.replicas is not None:
-                await self._scale(replicas, decision.replicas, reason=decision.step)
+                await self._scale(replicas, decision.replicas, reason=decision.reason)
         except ClusterError as error:
             failed = Ready("False", "ErrorGettingCurrentReplicas", str(error))
-            return await self._say(replace(self._status, ready=failed))
+            return await self._publish_status(replace(self._status, ready=failed))
         if decision.touch:
-            self._memory.last_active_s = now
-            self._memory.last_active_unix_s = self._pace.wall()
-        ready = outcome.ready(active=active, failure=failure)
-        await self._say(replace(self._status, ready=ready, step=decision.step))
+            self._state.last_active_s = now
+            self._state.last_active_unix_s = self._timing.wall()
+        ready = status.ready(active=active, failure=failure)
+        await self._publish_status(replace(self._status, ready=ready, reason=decision.reason))
 
-    def _seen(self, active: bool, error: bool, replicas: int) -> Seen:
-        return Seen(
+    def _observation(self, active: bool, error: bool, replicas: int) -> KedaObservation:
+        return KedaObservation(
             active=active,
             error=error,
             replicas=replicas,
-            created_s=self._memory.created_s,
-            last_active_s=self._memory.last_active_s,
-            hold_up=self._terms.hold_up,
-            hold_down=self._terms.hold_down,
+            created_s=self._state.created_s,
+            last_active_s=self._state.last_active_s,
+            scale_out_paused=self._config.scale_out_paused,
+            scale_in_paused=self._config.scale_in_paused,
         )
 
     async def _scale_between(self) -> None:
@@ -208,8 +208,8 @@ class Autoscaler:
             try:
                 await self._sync()
             except ClusterError as error:
-                log.warning("autoscaler sync failed", extra=self._said(reason=str(error)))
-            await self._pace.sleep(self._pace.hpa_sync_s)
+                logger.warning("autoscaler sync failed", extra=self._log_fields(reason=str(error)))
+            await self._timing.sleep(self._timing.hpa_sync_s)
 
     async def _sync(self) -> None:
         if (await self._target.size()).replicas == 0:
@@ -218,13 +218,13 @@ class Autoscaler:
         # KEDA's step to zero may have come since: a sync that is late must not undo it.
         async with self._deciding:
             size = await self._target.size()
-            wanted, self._memory.history = arithmetic.recommend(
-                self._terms.hpa,
-                self._memory.history,
+            wanted, self._state.history = algorithms.recommend(
+                self._config.hpa,
+                self._state.history,
                 replicas=size.replicas,
                 pods=size.pods,
                 metrics=metrics,
-                now=self._pace.clock(),
+                now=self._timing.clock(),
             )
             await self._scale(size.replicas, wanted, reason="HorizontalPodAutoscaler")
 
@@ -235,7 +235,7 @@ class Autoscaler:
                 for spec in await self._current(index, source):
                     metrics.append(Metric(await source.value(spec.name), spec.target))
             except SourceError as error:
-                log.info("metric not read", extra=self._said(reason=str(error)))
+                logger.info("metric not read", extra=self._log_fields(reason=str(error)))
                 metrics.append(Metric(None, 1.0))
         return metrics
 
@@ -243,12 +243,14 @@ class Autoscaler:
         if before == after:
             return
         await self._target.scale(after)
-        log.info("scaled", extra=self._said(reason=str(reason), before=before, replicas=after))
+        logger.info(
+            "scaled", extra=self._log_fields(reason=str(reason), before=before, replicas=after)
+        )
 
-    async def _say(self, status: ScaleStatus) -> None:
+    async def _publish_status(self, status: ScaleStatus) -> None:
         self._status = status
-        last = self._memory.last_active_unix_s
+        last = self._state.last_active_unix_s
         await self._publish(replace(status, last_active_unix_s=last))
 
-    def _said(self, **keys: object) -> dict[str, object]:
-        return {"service": str(self._terms.key), **keys}
+    def _log_fields(self, **keys: object) -> dict[str, object]:
+        return {"service": str(self._config.key), **keys}

@@ -9,9 +9,9 @@ import anyio.lowlevel
 import pytest
 
 from hearth.cluster import kinds
-from hearth.cluster.autoscaler.engine import Autoscaler, Memory, Pace
-from hearth.cluster.autoscaler.outcome import ScaleStatus
+from hearth.cluster.autoscaler.engine import Autoscaler, AutoscalerState, Timing
 from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, SourceError
+from hearth.cluster.autoscaler.status import ScaleStatus
 from hearth.cluster.autoscaler.target import LiveDeployment
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.keda import scale_spec
@@ -76,7 +76,7 @@ class Bench:
     cluster: LocalCluster
     time: VirtualTime
     dial: Dial
-    memory: Memory
+    state: AutoscalerState
     told: list[ScaleStatus]
     autoscaler: Autoscaler
 
@@ -88,7 +88,9 @@ async def at_work(
     cluster, time, dial = LocalCluster(), VirtualTime(), dial or Dial()
     if count is not None:
         await cluster.create(deployment(count))
-    memory = Memory(created_s=time.now, last_active_s=None if ago is None else time.now - ago)
+    state = AutoscalerState(
+        created_s=time.now, last_active_s=None if ago is None else time.now - ago
+    )
     told: list[ScaleStatus] = []
 
     async def publish(status: ScaleStatus) -> None:
@@ -98,13 +100,13 @@ async def at_work(
         LiveDeployment(cluster, KEY),
         scale_spec.read(scaled_object("x:1", **rest)),
         [dial],
-        memory=memory,
-        pace=Pace(clock=time.clock, wall=time.clock, sleep=time.sleep),
+        state=state,
+        timing=Timing(clock=time.clock, wall=time.clock, sleep=time.sleep),
         publish=publish,
     )
     async with anyio.create_task_group() as group:
         group.start_soon(autoscaler.run)
-        yield Bench(cluster, time, dial, memory, told, autoscaler)
+        yield Bench(cluster, time, dial, state, told, autoscaler)
         group.cancel_scope.cancel()
 
 
@@ -119,11 +121,11 @@ async def test_a_push_wakes_at_once():
         bench.time.advance(1)
         await bench.dial.pushed()
         assert await count(bench.cluster) == 1
-        assert bench.memory.last_active_s == bench.time.now
+        assert bench.state.last_active_s == bench.time.now
         bench.time.advance(1)
         await bench.dial.pushed()
         assert await count(bench.cluster) == 1
-        assert bench.memory.last_active_s == bench.time.now
+        assert bench.state.last_active_s == bench.time.now
 
 
 async def test_a_push_lifts_to_the_minimum():
@@ -174,11 +176,11 @@ async def test_to_zero_after_the_cooldown_from_any_number():
     async with at_work(3, ago=55) as bench:
         await bench.time.sleeping(20)
         assert await count(bench.cluster) == 3
-        assert bench.told[-1].step == "ScalerCooldown"
+        assert bench.told[-1].reason == "ScalerCooldown"
         await bench.time.sleep_out(20)
         await replicas(bench.cluster, 0)
         await bench.time.sleeping(20)
-        assert bench.told[-1].step == "ScalerNotActive"
+        assert bench.told[-1].reason == "ScalerNotActive"
 
 
 async def test_a_sync_that_is_late_does_not_undo_the_step_to_zero():

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from hearth.api.meta import Manifest, ServiceKey, key_of
-from hearth.cluster.autoscaler.arithmetic import DOWN, UP, Hpa, Policy, Rules, Window
-from hearth.cluster.autoscaler.terms import Terms
+from hearth.cluster.autoscaler.algorithms import DOWN, UP, Hpa, Policy, ScalingRules, ZeroScaling
+from hearth.cluster.autoscaler.config import AutoscalerConfig
 
 _ANNOTATION = "autoscaling.keda.sh"
 
@@ -25,7 +25,7 @@ class ScaleTrigger:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ScaleSpec(Terms):
+class ScaleSpec(AutoscalerConfig):
     """All that is acted on."""
 
     uid: str
@@ -51,13 +51,14 @@ def read(manifest: Manifest) -> ScaleSpec:
     if spec.get("fallback") or advanced.get("scalingModifiers", {}).get("formula"):
         raise BadScaledObject("spec: fallback and scalingModifiers are not built into this cluster")
     behavior = config.get("behavior", {})
-    hold_up, hold_down = _on(annotations, "paused-scale-out"), _on(annotations, "paused-scale-in")
+    scale_out_paused = _on(annotations, "paused-scale-out")
+    scale_in_paused = _on(annotations, "paused-scale-in")
     paused_replicas = _whole(annotations.get(f"{_ANNOTATION}/paused-replicas"))
     return ScaleSpec(
         key=key,
         uid=metadata.get("uid", ""),
         target=ServiceKey(key.namespace, _target(spec.get("scaleTargetRef", {}))),
-        window=Window(
+        window=ZeroScaling(
             min_replicas=minimum,
             idle_replicas=idle,
             cooldown_s=spec.get("cooldownPeriod", 300),
@@ -67,16 +68,16 @@ def read(manifest: Manifest) -> ScaleSpec:
         hpa=Hpa(
             min_replicas=max(1, minimum),
             max_replicas=maximum,
-            up=_rules(behavior.get("scaleUp", {}), UP, held=hold_up),
-            down=_rules(behavior.get("scaleDown", {}), DOWN, held=hold_down),
+            up=_rules(behavior.get("scaleUp", {}), UP, held=scale_out_paused),
+            down=_rules(behavior.get("scaleDown", {}), DOWN, held=scale_in_paused),
         ),
         hpa_name=config.get("name") or f"keda-hpa-{key.name}",
         triggers=tuple(_trigger(trigger) for trigger in _some(spec.get("triggers"))),
         paused=paused_replicas is not None or _on(annotations, "paused"),
         paused_replicas=paused_replicas,
-        hold_up=hold_up,
-        hold_down=hold_down,
-        forced=_on(annotations, "force-activation"),
+        scale_out_paused=scale_out_paused,
+        scale_in_paused=scale_in_paused,
+        force_active=_on(annotations, "force-activation"),
     )
 
 
@@ -119,12 +120,12 @@ def _trigger(trigger: Mapping[str, Any]) -> ScaleTrigger:
     return ScaleTrigger(address, tuple(sorted(metadata.items())))
 
 
-def _rules(said: Mapping[str, Any], default: Rules, *, held: bool) -> Rules:
+def _rules(said: Mapping[str, Any], default: ScalingRules, *, held: bool) -> ScalingRules:
     policies = tuple(
         Policy(policy["type"], policy["value"], policy["periodSeconds"])
         for policy in said.get("policies") or ()
     )
-    return Rules(
+    return ScalingRules(
         window_s=said.get("stabilizationWindowSeconds", default.window_s),
         policies=policies or default.policies,
         select="Disabled" if held else said.get("selectPolicy", default.select),

@@ -2,22 +2,26 @@
 
 from typing import Any
 
-from hearth.cluster.autoscaler.arithmetic import Step
-from hearth.cluster.autoscaler.outcome import ScaleStatus
+from hearth.cluster.autoscaler.algorithms import KedaReason
+from hearth.cluster.autoscaler.status import ScaleStatus
 from hearth.cluster.local.keda.scale_spec import ScaleSpec, rfc3339
 
 _STEPS = {
     None: ("Unknown", "ScalerNotAsked", "nothing was decided yet"),
-    Step.ACTIVE: ("True", Step.ACTIVE, "a trigger is active"),
-    Step.INACTIVE: ("False", Step.INACTIVE, "no trigger is active"),
-    Step.COOLDOWN: ("False", Step.COOLDOWN, "no trigger is active; waiting for the cooldown"),
+    KedaReason.ACTIVE: ("True", KedaReason.ACTIVE, "a trigger is active"),
+    KedaReason.INACTIVE: ("False", KedaReason.INACTIVE, "no trigger is active"),
+    KedaReason.COOLDOWN: (
+        "False",
+        KedaReason.COOLDOWN,
+        "no trigger is active; waiting for the cooldown",
+    ),
 }
 
 
 def render(spec: ScaleSpec, status: ScaleStatus) -> dict[str, Any]:
     """The whole `status`."""
     conditions = [
-        _condition("Active", *_STEPS[status.step]),
+        _condition("Active", *_STEPS[status.reason]),
         _condition("Fallback", "False", "NoFallback", "there is no fallback"),
         _paused(spec),
     ]

@@ -9,8 +9,8 @@ from anyio.abc import TaskGroup
 
 from hearth.api.meta import Manifest, ServiceKey, key_of
 from hearth.cluster import kinds
-from hearth.cluster.autoscaler.engine import Autoscaler, Memory, Pace
-from hearth.cluster.autoscaler.outcome import ScaleStatus
+from hearth.cluster.autoscaler.engine import Autoscaler, AutoscalerState, Timing
+from hearth.cluster.autoscaler.status import ScaleStatus
 from hearth.cluster.autoscaler.target import LiveDeployment
 from hearth.cluster.informer import Informer
 from hearth.cluster.interface import Cluster, ClusterError
@@ -36,7 +36,7 @@ class _Slot:
 
     key: ServiceKey
     uid: str
-    memory: Memory
+    state: AutoscalerState
     wanted: ScaleSpec | _Refused | None
     changed: anyio.Event = field(default_factory=anyio.Event)
     autoscaler: Autoscaler | None = None
@@ -49,9 +49,9 @@ class ScaledObjects:
     It dials the address each trigger names, as KEDA does, and knows nothing of whoever answers.
     """
 
-    def __init__(self, cluster: Cluster, *, pace: Pace | None = None) -> None:
+    def __init__(self, cluster: Cluster, *, timing: Timing | None = None) -> None:
         self._cluster = cluster
-        self._pace = pace or Pace()
+        self._timing = timing or Timing()
         self._channels = Channels()
         self._slots: dict[ServiceKey, _Slot] = {}
 
@@ -103,12 +103,12 @@ class ScaledObjects:
             if waiting and isinstance(slot.wanted, ScaleSpec) and slot.wanted.target == key:
                 slot.changed.set()
 
-    def _remembered(self, manifest: Manifest) -> Memory:
+    def _remembered(self, manifest: Manifest) -> AutoscalerState:
         """What the object itself tells of the past, on our clock."""
-        now_s, now_unix_s = self._pace.clock(), self._pace.wall()
+        now_s, now_unix_s = self._timing.clock(), self._timing.wall()
         created = scale_spec.unix_s(manifest["metadata"].get("creationTimestamp"))
         active = scale_spec.unix_s(manifest.get("status", {}).get("lastActiveTime"))
-        return Memory(
+        return AutoscalerState(
             created_s=now_s - (now_unix_s - created if created else 0.0),
             last_active_s=now_s - (now_unix_s - active) if active else None,
             last_active_unix_s=active,
@@ -134,8 +134,8 @@ class ScaledObjects:
             LiveDeployment(self._cluster, wanted.target),
             wanted,
             [self._channels.open(wanted.key, trigger) for trigger in wanted.triggers],
-            memory=slot.memory,
-            pace=self._pace,
+            state=slot.state,
+            timing=self._timing,
             publish=publish,
         )
         await slot.autoscaler.run()

@@ -18,7 +18,7 @@ from hearth.cluster.local.keda.scale_spec import ScaleTrigger
 from hearth.demand import DemandTable
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
-from hearth.keda.server import ScalerServer
+from hearth.keda.scaler_server import ScalerServer
 from hearth.routes import Route, RouteTable
 from tests.proxy.backend import refusing
 

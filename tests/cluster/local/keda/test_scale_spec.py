@@ -3,7 +3,7 @@
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.cluster.autoscaler.arithmetic import DOWN, UP, Hpa, Policy, Rules, Window
+from hearth.cluster.autoscaler.algorithms import DOWN, UP, Hpa, Policy, ScalingRules, ZeroScaling
 from hearth.cluster.local.keda import scale_spec
 from hearth.cluster.local.keda.scale_spec import BadScaledObject, ScaleSpec, ScaleTrigger
 
@@ -30,7 +30,7 @@ PLAIN = ScaleSpec(
     key=ServiceKey("ai", "chat"),
     uid="u",
     target=ServiceKey("ai", "chat"),
-    window=Window(),
+    window=ZeroScaling(),
     polling_s=30,
     hpa=Hpa(min_replicas=1, max_replicas=100),
     hpa_name="keda-hpa-chat",
@@ -62,15 +62,15 @@ def test_everything_said_is_read():
             }
         )
     )
-    assert read.window == Window(
+    assert read.window == ZeroScaling(
         min_replicas=2, idle_replicas=0, cooldown_s=60, initial_cooldown_s=7
     )
     assert (read.polling_s, read.hpa_name) == (15, "mine")
     assert read.hpa == Hpa(
         min_replicas=2,
         max_replicas=5,
-        up=Rules(window_s=0, policies=(Policy("Pods", 1, 60),)),
-        down=Rules(window_s=0, policies=DOWN.policies, select="Min"),
+        up=ScalingRules(window_s=0, policies=(Policy("Pods", 1, 60),)),
+        down=ScalingRules(window_s=0, policies=DOWN.policies, select="Min"),
     )
 
 
@@ -92,17 +92,17 @@ def test_pause(name, text, paused, replicas):
 def test_one_direction_held():
     prefix = "autoscaling.keda.sh/paused-scale-"
     up = scale_spec.read(manifest(annotations={f"{prefix}out": "true"}))
-    assert up.hold_up and not up.hold_down
+    assert up.scale_out_paused and not up.scale_in_paused
     assert (up.hpa.up.select, up.hpa.down) == ("Disabled", DOWN)
     down = scale_spec.read(manifest(annotations={f"{prefix}in": "true"}))
-    assert down.hold_down and not down.hold_up
+    assert down.scale_in_paused and not down.scale_out_paused
     assert (down.hpa.up, down.hpa.down.select) == (UP, "Disabled")
 
 
 def test_forced():
     assert scale_spec.read(
         manifest(annotations={"autoscaling.keda.sh/force-activation": "1"})
-    ).forced
+    ).force_active
 
 
 def test_what_says_nothing_to_us_changes_nothing():

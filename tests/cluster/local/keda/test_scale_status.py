@@ -2,8 +2,8 @@
 
 import pytest
 
-from hearth.cluster.autoscaler.arithmetic import Step
-from hearth.cluster.autoscaler.outcome import READY, ScaleStatus
+from hearth.cluster.autoscaler.algorithms import KedaReason
+from hearth.cluster.autoscaler.status import READY, ScaleStatus
 from hearth.cluster.local.keda import scale_spec, scale_status
 from tests.cluster.local.keda.test_scale_spec import manifest
 
@@ -23,11 +23,11 @@ def test_nothing_known_yet():
 
 @pytest.mark.parametrize(
     ("step", "expected"),
-    [(Step.ACTIVE, "True"), (Step.INACTIVE, "False"), (Step.COOLDOWN, "False")],
+    [(KedaReason.ACTIVE, "True"), (KedaReason.INACTIVE, "False"), (KedaReason.COOLDOWN, "False")],
 )
 def test_found_and_decided(step, expected):
     status = ScaleStatus(
-        ready=READY, step=step, metric_names=("s0-pending",), last_active_unix_s=60.5
+        ready=READY, reason=step, metric_names=("s0-pending",), last_active_unix_s=60.5
     )
     rendered = scale_status.render(SPEC, status)
     assert rendered["externalMetricNames"] == ["s0-pending"]

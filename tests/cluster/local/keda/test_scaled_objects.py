@@ -11,12 +11,12 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
-from hearth.cluster.autoscaler.engine import Pace
+from hearth.cluster.autoscaler.engine import Timing
 from hearth.cluster.interface import Unavailable
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.keda.scaled_objects import ScaledObjects
 from hearth.demand import DemandTable
-from hearth.keda.server import ScalerServer
+from hearth.keda.scaler_server import ScalerServer
 from hearth.routes import Backend, Route, RouteTable
 from tests.cluster.local.keda.scaling import (
     KEY,
@@ -71,9 +71,9 @@ async def prepared(cluster: LocalCluster | None = None) -> AsyncIterator[World]:
 @asynccontextmanager
 async def at_work(world: World) -> AsyncIterator[None]:
     """The stand-in, running."""
-    pace = Pace(clock=world.time.clock, sleep=world.time.sleep)
+    timing = Timing(clock=world.time.clock, sleep=world.time.sleep)
     async with anyio.create_task_group() as group:
-        group.start_soon(ScaledObjects(world.cluster, pace=pace).run)
+        group.start_soon(ScaledObjects(world.cluster, timing=timing).run)
         yield
         group.cancel_scope.cancel()
 
@@ -245,7 +245,7 @@ async def test_a_changed_target_is_dialled_anew(world):
     await world.cluster.apply(scaled_object(f"{host}:{port}"), manager="test")
     world.demand.admit(KEY, limit=1)
     await replicas(world.cluster, 1)
-    assert world.server.pushes.streams(KEY) == 0
+    assert world.server.push_streams.streams(KEY) == 0
     await other.stop()
 
 
@@ -257,7 +257,7 @@ async def test_pausing_and_going_on(world):
     await world.change(annotations=paused)
     await said(world.cluster, "Paused", "True", "ScaledObjectPaused")
     world.demand.admit(KEY, limit=1)
-    assert world.server.pushes.streams(KEY) == 0
+    assert world.server.push_streams.streams(KEY) == 0
     assert "hpaName" not in (await object_of(world))["status"]
     await world.change(annotations={"autoscaling.keda.sh/paused-replicas": None})
     await replicas(world.cluster, 1)
@@ -273,7 +273,7 @@ async def test_a_deleted_object_leaves_the_replicas(world):
     other = ServiceKey("ai", "other")
     await world.deploy(0, other)
     await ready(world, other)
-    assert world.server.pushes.streams(KEY) == 0
+    assert world.server.push_streams.streams(KEY) == 0
     assert (await world.cluster.get(kinds.DEPLOYMENT, *KEY))["spec"]["replicas"] == 1
 
 
@@ -392,7 +392,7 @@ async def test_an_object_that_is_going_is_left_alone(world):
     await world.deploy(0, other)
     await ready(world, other)
     world.demand.admit(KEY, limit=1)
-    assert world.server.pushes.streams(KEY) == 0
+    assert world.server.push_streams.streams(KEY) == 0
     assert (await world.cluster.get(kinds.DEPLOYMENT, *KEY))["spec"]["replicas"] == 0
 
 

@@ -12,20 +12,20 @@ from anyio.abc import TaskGroup
 from hearth import names, trigger
 from hearth.api.meta import ServiceKey
 from hearth.cluster.autoscaler import target as scaled
-from hearth.cluster.autoscaler.arithmetic import DOWN, Hpa, Rules, Window
-from hearth.cluster.autoscaler.engine import Autoscaler, Memory, Pace
-from hearth.cluster.autoscaler.outcome import ScaleStatus
+from hearth.cluster.autoscaler.algorithms import DOWN, Hpa, ScalingRules, ZeroScaling
+from hearth.cluster.autoscaler.config import AutoscalerConfig
+from hearth.cluster.autoscaler.engine import Autoscaler, AutoscalerState, Timing
 from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, SourceError
+from hearth.cluster.autoscaler.status import ScaleStatus
 from hearth.cluster.autoscaler.target import Size
-from hearth.cluster.autoscaler.terms import Terms
 from hearth.cluster.interface import Cluster
-from hearth.keda.answers import Unknown
-from hearth.keda.push import ServiceGone
-from hearth.keda.scene import Scene
-from hearth.keda.server import ScalerServer
+from hearth.keda.demand_view import DemandUnknown
+from hearth.keda.push_streams import ServiceGone
+from hearth.keda.scaler_server import ScalerServer
+from hearth.keda.scaling_inputs import ScalingInputs
 from hearth.routes import Route, RouteTable, Scale
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SEEN_S = 5.0
 """How long a write waits until it is seen in the route."""
@@ -47,32 +47,32 @@ def bounds(route: Route | None) -> Bounds | None:
     return Bounds(route.uid, dataclasses.replace(route.scale, replicas=0, pods=0, uid=""))
 
 
-def awake(route: Route | None, *, active: bool) -> bool:
+def needs_scaling(route: Route | None, *, active: bool) -> bool:
     """Whether there is something to decide: what sleeps, and is not wanted, costs nothing."""
     scale = route.scale if route is not None else None
     return scale is not None and (active or scale.min > 0 or scale.replicas > 0)
 
 
-def terms(key: ServiceKey, scale: Scale, *, polling_s: float) -> Terms:
+def autoscaler_config(key: ServiceKey, scale: Scale, *, polling_s: float) -> AutoscalerConfig:
     """As the service's ScaledObject would say them."""
-    return Terms(
+    return AutoscalerConfig(
         key=key,
-        window=Window(min_replicas=scale.min, cooldown_s=scale.window_s),
+        window=ZeroScaling(min_replicas=scale.min, cooldown_s=scale.window_s),
         polling_s=polling_s,
         hpa=Hpa(
             min_replicas=max(1, scale.min),
             max_replicas=scale.max,
-            down=Rules(window_s=scale.window_s, policies=DOWN.policies),
+            down=ScalingRules(window_s=scale.window_s, policies=DOWN.policies),
         ),
     )
 
 
 @dataclass(slots=True, eq=False)
-class _Slot:
+class _Running:
     """One service that is scaled."""
 
     bounds: Bounds
-    memory: Memory
+    state: AutoscalerState
     scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
     problem: str = ""
 
@@ -87,88 +87,92 @@ class BuiltinScaler:
     def __init__(
         self,
         cluster: Cluster,
-        scene: Scene,
+        inputs: ScalingInputs,
         *,
         polling_s: float,
-        pace: Pace | None = None,
+        timing: Timing | None = None,
     ) -> None:
-        """`pace`: its clock is the scaler's."""
+        """`timing`: its clock is the scaler's."""
         self._cluster = cluster
-        self._scene = scene
+        self._inputs = inputs
         self._polling_s = polling_s
-        self._pace = pace or Pace()
-        self._slots: dict[ServiceKey, _Slot] = {}
+        self._timing = timing or Timing()
+        self._running: dict[ServiceKey, _Running] = {}
 
     async def run(self) -> None:
         """Until cancelled; replicas stay as they are then."""
         async with anyio.create_task_group() as tasks:
 
-            def look(key: ServiceKey) -> None:
-                self._look(tasks, key)
+            def evaluate(key: ServiceKey) -> None:
+                self._evaluate(tasks, key)
 
-            def asked(key: ServiceKey) -> bool:
-                return key not in self._slots and not self._scene.installation.keda
+            def filter(key: ServiceKey) -> bool:
+                return key not in self._running and not self._inputs.keda_installed.keda
 
-            await self._scene.follow(look, asked=asked, held=self._slots.keys())
+            await self._inputs.watch(evaluate, filter=filter, extra=self._running.keys())
 
     def __repr__(self) -> str:
-        return f"<BuiltinScaler scales {', '.join(map(str, self._slots)) or 'nothing'}>"
+        return f"<BuiltinScaler scales {', '.join(map(str, self._running)) or 'nothing'}>"
 
     def _wanted(self, key: ServiceKey, *, asleep: bool) -> Bounds | None:
         """`asleep`: of a service without an autoscaler."""
-        route = self._scene.routes.find(key)
-        if self._scene.installation.keda or self._scene.scaler.gate.closed is not None:
+        route = self._inputs.routes.find(key)
+        if self._inputs.keda_installed.keda or self._inputs.scaler.gate.closed is not None:
             return None
-        if asleep and not awake(route, active=self._scene.demand.active(key)):
+        if asleep and not needs_scaling(route, active=self._inputs.demand.active(key)):
             return None
         return bounds(route)
 
-    def _look(self, tasks: TaskGroup, key: ServiceKey) -> None:
-        slot = self._slots.get(key)
-        wanted = self._wanted(key, asleep=slot is None)
-        memory = None
-        if slot is not None:
-            if slot.bounds == wanted:
+    def _evaluate(self, tasks: TaskGroup, key: ServiceKey) -> None:
+        running = self._running.get(key)
+        wanted = self._wanted(key, asleep=running is None)
+        state = None
+        if running is not None:
+            if running.bounds == wanted:
                 return
-            self._end(key, slot)
-            memory = slot.memory if wanted is not None and slot.bounds.uid == wanted.uid else None
+            self._end(key, running)
+            state = (
+                running.state if wanted is not None and running.bounds.uid == wanted.uid else None
+            )
         if wanted is not None:
-            now = self._pace.clock()
-            slot = _Slot(wanted, memory or Memory(created_s=now, last_active_s=now))
-            self._slots[key] = slot
-            tasks.start_soon(self._scale, key, slot)
+            now = self._timing.clock()
+            running = _Running(wanted, state or AutoscalerState(created_s=now, last_active_s=now))
+            self._running[key] = running
+            tasks.start_soon(self._scale, key, running)
 
-    def _end(self, key: ServiceKey, slot: _Slot) -> None:
-        slot.scope.cancel()
-        if self._slots.get(key) is slot:
-            del self._slots[key]
+    def _end(self, key: ServiceKey, running: _Running) -> None:
+        running.scope.cancel()
+        if self._running.get(key) is running:
+            del self._running[key]
 
-    async def _scale(self, key: ServiceKey, slot: _Slot) -> None:
+    async def _scale(self, key: ServiceKey, running: _Running) -> None:
         async def publish(status: ScaleStatus) -> None:
-            self._report(key, slot, status)
+            self._report(key, running, status)
             # Looked at after each decision: that a lease or the linger is over tells nobody.
-            if not awake(self._scene.routes.find(key), active=self._scene.demand.active(key)):
-                self._end(key, slot)
+            if not needs_scaling(
+                self._inputs.routes.find(key), active=self._inputs.demand.active(key)
+            ):
+                self._end(key, running)
 
-        with slot.scope:
+        with running.scope:
             await Autoscaler(
-                _Deployment(self._cluster, self._scene.routes, key),
-                terms(key, slot.bounds.scale, polling_s=self._polling_s),
-                [_Tables(self._scene.scaler, key, slot.bounds)],
-                memory=slot.memory,
-                pace=self._pace,
+                _RouteTarget(self._cluster, self._inputs.routes, key),
+                autoscaler_config(key, running.bounds.scale, polling_s=self._polling_s),
+                [_TableSource(self._inputs.scaler, key, running.bounds)],
+                state=running.state,
+                timing=self._timing,
                 publish=publish,
             ).run()
 
-    def _report(self, key: ServiceKey, slot: _Slot, status: ScaleStatus) -> None:
+    def _report(self, key: ServiceKey, running: _Running, status: ScaleStatus) -> None:
         ready = status.ready
         problem = ready.message if ready is not None and ready.status == "False" else ""
-        if problem and problem != slot.problem:
-            log.warning("service not scaled", extra={"service": str(key), "reason": problem})
-        slot.problem = problem
+        if problem and problem != running.problem:
+            logger.warning("service not scaled", extra={"service": str(key), "reason": problem})
+        running.problem = problem
 
 
-class _Deployment:
+class _RouteTarget:
     """A Target that is read from the route."""
 
     def __init__(self, cluster: Cluster, routes: RouteTable, key: ServiceKey) -> None:
@@ -200,7 +204,7 @@ class _Deployment:
         return route.scale if route is not None else None
 
 
-class _Tables:
+class _TableSource:
     """A Source that reads the two tables."""
 
     def __init__(self, scaler: ScalerServer, key: ServiceKey, bounds: Bounds) -> None:
@@ -214,15 +218,15 @@ class _Tables:
 
     async def value(self, metric: str) -> float:
         with self._translated():
-            return self._scaler.answers.metric(self._key, uid=self._uid, target=self._target)
+            return self._scaler.demand_view.metric(self._key, uid=self._uid, target=self._target)
 
     async def active(self) -> bool:
         with self._translated():
-            return self._scaler.answers.active(self._key, uid=self._uid)
+            return self._scaler.demand_view.active(self._key, uid=self._uid)
 
     async def listen(self, pushed: Callable[[], Awaitable[None]]) -> None:
         with self._translated():
-            await self._scaler.pushes.stream(self._key, uid=self._uid, send=pushed)
+            await self._scaler.push_streams.stream(self._key, uid=self._uid, send=pushed)
 
     async def listen_specs(self, told: Callable[[Sequence[MetricSpec]], None]) -> None:
         raise NotOffered("the target changes only with the bounds")
@@ -231,7 +235,7 @@ class _Tables:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except Unknown as error:
+        except DemandUnknown as error:
             raise SourceError(str(error)) from error
         except ServiceGone as error:
             raise SourceError(f"there is no service {self._key} any more") from error

@@ -5,8 +5,8 @@ import ssl
 
 import pytest
 
-from hearth.keda import certificates
-from hearth.keda.certificates import BadSecret, Certificate
+from hearth.keda.tls import certificate
+from hearth.keda.tls.certificate import BadSecret, Certificate
 from tests.keda.pki import Pki
 
 HOST = "chat-scaler.ai.svc"
@@ -14,16 +14,16 @@ HOST = "chat-scaler.ai.svc"
 
 def test_a_good_secret(pki: Pki):
     server = pki.issue("server-ca", "serverAuth", f"DNS:{HOST},DNS:*.x.svc,IP:127.0.0.1")
-    got = certificates.read(pki.secret(server))
+    got = certificate.read(pki.secret(server))
     assert got.names == (HOST, "*.x.svc")
     assert 1.9 < (got.not_after_s - got.not_before_s) / 86400 < 2.1
     assert got.roots == {ssl.PEM_cert_to_DER_cert(pki.authority("chat-ca").cert.read_text())}
-    assert got.roots == certificates.roots(pki.secret(server))
+    assert got.roots == certificate.roots(pki.secret(server))
 
 
 def test_where_memory_cannot_be_a_file(pki: Pki, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(os, "memfd_create")
-    assert certificates.read(pki.secret()).names == (HOST,)
+    assert certificate.read(pki.secret()).names == (HOST,)
 
 
 def test_a_bundle_of_authorities_may_have_comments_in_any_script(pki: Pki):
@@ -31,13 +31,13 @@ def test_a_bundle_of_authorities_may_have_comments_in_any_script(pki: Pki):
         pki.authority(name).cert.read_bytes().replace(b"\n", b"\r\n") for name in ("a", "b")
     )
     data = {**pki.secret(), "ca.crt": both}
-    assert len(certificates.read(data).roots) == len(certificates.roots(data)) == 2
+    assert len(certificate.read(data).roots) == len(certificate.roots(data)) == 2
 
 
 def test_the_certificate_may_come_with_its_issuers(pki: Pki):
     data = pki.secret()
     data["tls.crt"] += pki.authority("server-ca").cert.read_bytes()
-    assert certificates.read(data).names == (HOST,)
+    assert certificate.read(data).names == (HOST,)
 
 
 BROKEN_PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
@@ -59,35 +59,35 @@ NOT_BASE64 = b"-----BEGIN CERTIFICATE-----\nA\n-----END CERTIFICATE-----\n"
 )
 def test_what_is_wrong_is_named(pki: Pki, change: dict[str, bytes], message: str):
     with pytest.raises(BadSecret) as caught:
-        certificates.read({**pki.secret(), **change})
+        certificate.read({**pki.secret(), **change})
     assert str(caught.value).startswith(message)
 
 
 def test_a_key_of_another_certificate(pki: Pki):
     other = pki.server("other-scaler.ai.svc")
     with pytest.raises(BadSecret, match=r"^tls.key is not the key of tls.crt$"):
-        certificates.read({**pki.secret(), "tls.key": other.key.read_bytes()})
+        certificate.read({**pki.secret(), "tls.key": other.key.read_bytes()})
 
 
 def test_a_key_under_a_passphrase_asks_nobody(pki: Pki):
     with pytest.raises(BadSecret, match="must be a PEM key without a passphrase"):
-        certificates.read({**pki.secret(), "tls.key": pki.encrypted(pki.server())})
+        certificate.read({**pki.secret(), "tls.key": pki.encrypted(pki.server())})
 
 
 def test_a_certificate_for_clients_is_none_for_servers(pki: Pki):
     with pytest.raises(BadSecret, match=r"^tls.crt is not for servers \(usage serverAuth\)$"):
-        certificates.read(pki.secret(pki.client(of="server-ca")))
+        certificate.read(pki.secret(pki.client(of="server-ca")))
 
 
 def test_what_openssl_does_not_understand_is_told_in_its_words(pki: Pki):
     odd = pki.issue("server-ca", "serverAuth", f"DNS:{HOST}", "1.2.3.4=critical,DER:0500")
     with pytest.raises(BadSecret, match=r"^tls.crt cannot be used: .*unhandled critical extension"):
-        certificates.read(pki.secret(odd))
+        certificate.read(pki.secret(odd))
 
 
 @pytest.mark.parametrize("text", [b"", b"x", NOT_BASE64])
 def test_who_is_trusted_is_nobody_where_it_is_unreadable(text: bytes):
-    assert certificates.roots({"ca.crt": text}) == frozenset()
+    assert certificate.roots({"ca.crt": text}) == frozenset()
 
 
 START, END = 1_767_225_600.0, 1_767_312_000.0
@@ -117,11 +117,11 @@ START, END = 1_767_225_600.0, 1_767_312_000.0
     ],
 )
 def test_what_a_client_would_refuse(names: tuple[str, ...], now_s: float, expected: str | None):
-    certificate = Certificate(
+    made = Certificate(
         context=ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER),
         roots=frozenset(),
         names=names,
         not_before_s=START,
         not_after_s=END,
     )
-    assert certificates.problem(certificate, server_name=HOST, now_s=now_s) == expected
+    assert certificate.problem(made, server_name=HOST, now_s=now_s) == expected

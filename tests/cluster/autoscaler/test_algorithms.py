@@ -2,31 +2,31 @@
 
 import pytest
 
-from hearth.cluster.autoscaler import arithmetic
-from hearth.cluster.autoscaler.arithmetic import (
+from hearth.cluster.autoscaler import algorithms
+from hearth.cluster.autoscaler.algorithms import (
     DOWN,
     UP,
     Decision,
     History,
     Hpa,
+    KedaObservation,
+    KedaReason,
     Metric,
     Policy,
-    Rules,
-    Seen,
-    Step,
-    Window,
+    ScalingRules,
+    ZeroScaling,
 )
 
-ZERO = Window(cooldown_s=60, initial_cooldown_s=10)
-TWO = Window(min_replicas=2, cooldown_s=60)
-IDLE = Window(min_replicas=2, idle_replicas=0, cooldown_s=60)
-A, I, C = Step.ACTIVE, Step.INACTIVE, Step.COOLDOWN  # noqa: E741
+ZERO = ZeroScaling(cooldown_s=60, initial_cooldown_s=10)
+TWO = ZeroScaling(min_replicas=2, cooldown_s=60)
+IDLE = ZeroScaling(min_replicas=2, idle_replicas=0, cooldown_s=60)
+A, I, C = KedaReason.ACTIVE, KedaReason.INACTIVE, KedaReason.COOLDOWN  # noqa: E741
 NOW = 1000.0
 
 
-def seen(active, error, replicas, ago, **rest) -> Seen:
+def seen(active, error, replicas, ago, **rest) -> KedaObservation:
     """`ago`: seconds since it was last active; None: never, and created 20 s ago."""
-    return Seen(
+    return KedaObservation(
         active=active,
         error=error,
         replicas=replicas,
@@ -40,44 +40,44 @@ def seen(active, error, replicas, ago, **rest) -> Seen:
     ("window", "what", "expected"),
     [
         # active
-        (ZERO, seen(True, False, 0, None), Decision(replicas=1, touch=True, step=A)),
-        (ZERO, seen(True, True, 0, None), Decision(replicas=1, touch=True, step=A)),
-        (TWO, seen(True, False, 0, None), Decision(replicas=2, touch=True, step=A)),
-        (TWO, seen(True, False, 1, None), Decision(touch=True, step=A)),
-        (IDLE, seen(True, False, 1, None), Decision(replicas=2, touch=True, step=A)),
-        (ZERO, seen(True, False, 3, 90), Decision(touch=True, step=A)),
-        (ZERO, seen(True, True, 3, 90), Decision(touch=False, step=A)),
-        (ZERO, seen(True, False, 0, None, hold_up=True), Decision(step=A)),
+        (ZERO, seen(True, False, 0, None), Decision(replicas=1, touch=True, reason=A)),
+        (ZERO, seen(True, True, 0, None), Decision(replicas=1, touch=True, reason=A)),
+        (TWO, seen(True, False, 0, None), Decision(replicas=2, touch=True, reason=A)),
+        (TWO, seen(True, False, 1, None), Decision(touch=True, reason=A)),
+        (IDLE, seen(True, False, 1, None), Decision(replicas=2, touch=True, reason=A)),
+        (ZERO, seen(True, False, 3, 90), Decision(touch=True, reason=A)),
+        (ZERO, seen(True, True, 3, 90), Decision(touch=False, reason=A)),
+        (ZERO, seen(True, False, 0, None, scale_out_paused=True), Decision(reason=A)),
         # broken
-        (ZERO, seen(False, True, 3, 90), Decision(step=I)),
-        (TWO, seen(False, True, 0, 90), Decision(step=I)),
+        (ZERO, seen(False, True, 3, 90), Decision(reason=I)),
+        (TWO, seen(False, True, 0, 90), Decision(reason=I)),
         # to zero, or idle
-        (ZERO, seen(False, False, 3, 59), Decision(step=C)),
-        (ZERO, seen(False, False, 3, 60), Decision(replicas=0, step=I)),
-        (ZERO, seen(False, False, 3, 60, hold_down=True), Decision(step=I)),
-        (ZERO, seen(False, False, 1, None), Decision(replicas=0, step=I)),
-        (Window(initial_cooldown_s=21), seen(False, False, 1, None), Decision(step=C)),
-        (IDLE, seen(False, False, 2, 60), Decision(replicas=0, step=I)),
-        (IDLE, seen(False, False, 2, 59), Decision(step=C)),
+        (ZERO, seen(False, False, 3, 59), Decision(reason=C)),
+        (ZERO, seen(False, False, 3, 60), Decision(replicas=0, reason=I)),
+        (ZERO, seen(False, False, 3, 60, scale_in_paused=True), Decision(reason=I)),
+        (ZERO, seen(False, False, 1, None), Decision(replicas=0, reason=I)),
+        (ZeroScaling(initial_cooldown_s=21), seen(False, False, 1, None), Decision(reason=C)),
+        (IDLE, seen(False, False, 2, 60), Decision(replicas=0, reason=I)),
+        (IDLE, seen(False, False, 2, 59), Decision(reason=C)),
         # resting
-        (ZERO, seen(False, False, 0, 90), Decision(step=I)),
-        (IDLE, seen(False, False, 0, 90), Decision(step=I)),
-        (TWO, seen(False, False, 2, 90), Decision(step=I)),
-        (TWO, seen(False, False, 9, 90), Decision(step=I)),
+        (ZERO, seen(False, False, 0, 90), Decision(reason=I)),
+        (IDLE, seen(False, False, 0, 90), Decision(reason=I)),
+        (TWO, seen(False, False, 2, 90), Decision(reason=I)),
+        (TWO, seen(False, False, 9, 90), Decision(reason=I)),
         # lifted
-        (TWO, seen(False, False, 0, 1), Decision(replicas=2, step=I)),
-        (TWO, seen(False, False, 1, 90), Decision(replicas=2, step=I)),
-        (TWO, seen(False, False, 1, 90, hold_up=True), Decision(step=I)),
+        (TWO, seen(False, False, 0, 1), Decision(replicas=2, reason=I)),
+        (TWO, seen(False, False, 1, 90), Decision(replicas=2, reason=I)),
+        (TWO, seen(False, False, 1, 90, scale_out_paused=True), Decision(reason=I)),
     ],
 )
 def test_decide(window, what, expected):
-    assert arithmetic.decide(window, what, now=NOW) == expected
+    assert algorithms.decide(window, what, now=NOW) == expected
 
 
 def test_reconnect_pauses():
-    pauses = [arithmetic.reconnect_s(None)]
+    pauses = [algorithms.reconnect_s(None)]
     for _ in range(6):
-        pauses.append(arithmetic.reconnect_s(pauses[-1]))
+        pauses.append(algorithms.reconnect_s(pauses[-1]))
     assert pauses == [2, 4, 8, 16, 32, 60, 60]
 
 
@@ -88,12 +88,12 @@ def hpa(*, min_replicas=1, max_replicas=100, up=UP, down=DOWN) -> Hpa:
 def after(spec, replicas, *metrics, pods=None, history=None, now=NOW) -> int:
     pods = replicas if pods is None else pods
     history = history or History()
-    return arithmetic.recommend(
+    return algorithms.recommend(
         spec, history, replicas=replicas, pods=pods, metrics=metrics, now=now
     )[0]
 
 
-FAST_DOWN = Rules(window_s=0, policies=DOWN.policies)
+FAST_DOWN = ScalingRules(window_s=0, policies=DOWN.policies)
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def walk(spec, replicas, values, *, step_s=15.0) -> list[int]:
     """The replicas after each sync."""
     history, path = History(), []
     for number, value in enumerate(values):
-        replicas, history = arithmetic.recommend(
+        replicas, history = algorithms.recommend(
             spec,
             history,
             replicas=replicas,
@@ -179,43 +179,43 @@ def test_two_syncs_share_a_period():
 
 
 def test_scale_down_waits_for_the_highest_of_the_window():
-    spec = hpa(down=Rules(window_s=60, policies=DOWN.policies))
+    spec = hpa(down=ScalingRules(window_s=60, policies=DOWN.policies))
     assert walk(spec, 4, [40, 10, 10, 10, 10, 10]) == [4, 4, 4, 4, 1, 1]
 
 
 def test_a_new_autoscaler_takes_what_it_finds_for_its_first_recommendation():
-    spec = hpa(down=Rules(window_s=60, policies=DOWN.policies))
+    spec = hpa(down=ScalingRules(window_s=60, policies=DOWN.policies))
     assert walk(spec, 4, [0, 0, 0, 0, 0]) == [4, 4, 4, 4, 1]
 
 
 def test_a_dip_does_not_shrink():
-    spec = hpa(down=Rules(window_s=60, policies=DOWN.policies))
+    spec = hpa(down=ScalingRules(window_s=60, policies=DOWN.policies))
     assert walk(spec, 4, [40, 10, 10, 40, 10, 10, 10]) == [4] * 7
 
 
 def test_scale_up_window_waits_for_the_lowest():
-    spec = hpa(up=Rules(window_s=30, policies=UP.policies))
+    spec = hpa(up=ScalingRules(window_s=30, policies=UP.policies))
     assert walk(spec, 1, [10, 30, 30, 30]) == [1, 1, 3, 3]
 
 
 @pytest.mark.parametrize(
     ("rules", "path"),
     [
-        (Rules(window_s=0, policies=(Policy("Pods", 1, 30),)), [9, 9, 8, 8]),
-        (Rules(window_s=0, policies=(Policy("Percent", 50, 15),)), [5, 2, 1, 1]),
+        (ScalingRules(window_s=0, policies=(Policy("Pods", 1, 30),)), [9, 9, 8, 8]),
+        (ScalingRules(window_s=0, policies=(Policy("Percent", 50, 15),)), [5, 2, 1, 1]),
         (
-            Rules(window_s=0, policies=(Policy("Pods", 1, 15), Policy("Percent", 50, 15))),
+            ScalingRules(window_s=0, policies=(Policy("Pods", 1, 15), Policy("Percent", 50, 15))),
             [5, 2, 1, 1],
         ),
         (
-            Rules(
+            ScalingRules(
                 window_s=0,
                 policies=(Policy("Pods", 1, 15), Policy("Percent", 50, 15)),
                 select="Min",
             ),
             [9, 8, 7, 6],
         ),
-        (Rules(window_s=0, policies=DOWN.policies, select="Disabled"), [10, 10, 10, 10]),
+        (ScalingRules(window_s=0, policies=DOWN.policies, select="Disabled"), [10, 10, 10, 10]),
     ],
 )
 def test_scale_down_policies(rules, path):
@@ -226,14 +226,14 @@ def test_scale_down_policies(rules, path):
     ("select", "path"), [("Max", [5, 10]), ("Min", [2, 4]), ("Disabled", [1, 1])]
 )
 def test_scale_up_selection(select, path):
-    rules = Rules(window_s=0, policies=UP.policies, select=select)
+    rules = ScalingRules(window_s=0, policies=UP.policies, select=select)
     assert walk(hpa(up=rules), 1, [1000, 1000]) == path
 
 
 def test_what_is_remembered_is_bounded():
     history, replicas = History(), 1
     for sync in range(200):
-        replicas, history = arithmetic.recommend(
+        replicas, history = algorithms.recommend(
             hpa(),
             history,
             replicas=replicas,

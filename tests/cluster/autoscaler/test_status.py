@@ -2,8 +2,8 @@
 
 import pytest
 
-from hearth.cluster.autoscaler import outcome
-from hearth.cluster.autoscaler.outcome import READY, Ready
+from hearth.cluster.autoscaler import status
+from hearth.cluster.autoscaler.status import READY, Ready
 
 
 @pytest.mark.parametrize(
@@ -16,4 +16,4 @@ from hearth.cluster.autoscaler.outcome import READY, Ready
     ],
 )
 def test_ready(active, failure, expected):
-    assert outcome.ready(active=active, failure=failure) == expected
+    assert status.ready(active=active, failure=failure) == expected

@@ -13,11 +13,11 @@ from anyio.abc import TaskGroup
 from hearth import names
 from hearth.api.meta import ServiceKey
 from hearth.cluster.interface import ClusterError
-from hearth.keda import certificates
-from hearth.keda.certificates import BadSecret, Certificate, Roots
+from hearth.keda.tls import certificate
+from hearth.keda.tls.certificate import BadSecret, Certificate, Roots
 from hearth.routes import RouteTable
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 ReadSecret = Callable[[str, str], Awaitable[Mapping[str, bytes] | None]]
 """`(namespace, name)` to the Secret's data; None where there is none; raises ClusterError."""
@@ -65,7 +65,7 @@ class _Entry:
         return names.scaler_host(self.service)
 
 
-class Identities:
+class CertificateStore:
     """The services that have TLS, by server name.
 
     The route table says which these are.  A Secret is read as soon as a route names it, and again
@@ -133,7 +133,7 @@ class Identities:
 
     def __repr__(self) -> str:
         rows = " ".join(f"{key}={e.problem or 'good'}" for key, e in self._entries.items())
-        return f"<Identities {rows or 'none'}>"
+        return f"<CertificateStore {rows or 'none'}>"
 
     def _follow(self, key: ServiceKey, tasks: TaskGroup) -> None:
         route, entry = self._routes.find(key), self._entries.get(key)
@@ -146,7 +146,7 @@ class Identities:
         if secret is None:
             if entry is not None:
                 del self._entries[key], self._by_host[entry.host]
-                self._tell(key)
+                self._notify(key)
             return
         # What the old Secret said stays good until the new one is read.
         entry = (
@@ -179,24 +179,24 @@ class Identities:
             entry.digest, entry.certificate = b"", None
             self._set(entry, frozenset(), None, f"Secret {entry.secret} does not exist")
         else:
-            self._judge(entry, data)
+            self._update(entry, data)
         return BAD_REREAD_S if entry.problem else REREAD_S
 
-    def _judge(self, entry: _Entry, data: Mapping[str, bytes]) -> None:
+    def _update(self, entry: _Entry, data: Mapping[str, bytes]) -> None:
         digest = hashlib.sha256(repr(sorted(data.items())).encode()).digest()
         problem = None
         try:
             if digest != entry.digest or entry.certificate is None:
                 entry.digest, entry.certificate = digest, None
-                entry.certificate = certificates.read(data)
-            problem = certificates.problem(
+                entry.certificate = certificate.read(data)
+            problem = certificate.problem(
                 entry.certificate, server_name=entry.host, now_s=self._wall()
             )
         except BadSecret as error:
             problem = str(error)
         if problem is not None:
             said = f"Secret {entry.secret}: {problem}"
-            self._set(entry, certificates.roots(data), None, said)
+            self._set(entry, certificate.roots(data), None, said)
         elif entry.identity is None or entry.identity.certificate is not entry.certificate:
             assert entry.certificate is not None
             self._set(
@@ -214,11 +214,11 @@ class Identities:
         entry.roots, entry.identity, entry.problem = roots, identity, problem
         service = {"service": str(entry.service)}
         if problem is not None:
-            log.warning("scaler certificate unusable", extra={**service, "reason": problem})
+            logger.warning("scaler certificate unusable", extra={**service, "reason": problem})
         else:
-            log.info("scaler certificate loaded", extra={**service, "secret": entry.secret})
-        self._tell(entry.service)
+            logger.info("scaler certificate loaded", extra={**service, "secret": entry.secret})
+        self._notify(entry.service)
 
-    def _tell(self, key: ServiceKey) -> None:
+    def _notify(self, key: ServiceKey) -> None:
         for listener in tuple(self._listeners):
             listener(key)

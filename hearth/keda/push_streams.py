@@ -16,14 +16,14 @@ import anyio
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable, Listener
-from hearth.keda.gate import Gate
-from hearth.keda.spells import Spell, Told, decide, observe
+from hearth.keda.gate import ScalerGate
+from hearth.keda.push_schedule import PushRecord, UnservedPeriod, current_period, is_due
 from hearth.routes import RouteTable
 
 APPEAR_S = 10.0
 """How long a stream waits for the route of a service whose ScaledObject was written first."""
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 Send = Callable[[], Awaitable[None]]
 SendNow = Callable[[], bool]
 """Send without waiting; False where that cannot be done, and nothing was sent."""
@@ -65,7 +65,7 @@ class _Stream:
     uid: str
     tls: bool
     send_now: SendNow
-    told: Told | None = None
+    record: PushRecord | None = None
     greeted: bool = False
     due: bool = False
     """The one message that may be unsent: whatever happens until it is sent, it says."""
@@ -74,14 +74,14 @@ class _Stream:
     wake: anyio.Event = field(default_factory=anyio.Event)
 
 
-class Pushes:
+class PushStreams:
     """All open push streams.  What is due is decided in the tick of the write that caused it."""
 
     def __init__(
         self,
         demand: DemandTable,
         routes: RouteTable,
-        gate: Gate,
+        gate: ScalerGate,
         *,
         observer: ScalerObserver,
         clock: Callable[[], float] = time.monotonic,
@@ -94,21 +94,21 @@ class Pushes:
         self._clock = clock
         self._sleep = sleep
         self._ending = False
-        self._spells: dict[ServiceKey, Spell] = {}
+        self._periods: dict[ServiceKey, UnservedPeriod] = {}
         self._streams: dict[ServiceKey, list[_Stream]] = {}
         self._listeners: list[Listener] = []
         demand.listen(self._changed)
         routes.listen(self._changed)
         gate.listen(self._gate_changed)
 
-    def first_push(self, key: ServiceKey) -> float | None:
-        """When (on the clock) the first push of the spell that runs now was due; None without.
+    def unserved_since(self, key: ServiceKey) -> float | None:
+        """When (on the clock) the first push of the period that runs now was due; None without.
 
         Due, not sent: with a dead KEDA there is no stream to send it on, and that is when a
         watchdog needs the time most.
         """
-        spell = self._observe(key)
-        return spell.since if spell else None
+        period = self._update_period(key)
+        return period.since if period else None
 
     def streams(self, key: ServiceKey) -> int:
         """Push streams KEDA holds open for this service."""
@@ -145,7 +145,7 @@ class Pushes:
         """
         stream = _Stream(key, uid, tls, send_now)
         self._streams.setdefault(key, []).append(stream)
-        self._tell(key)
+        self._notify(key)
         try:
             await self._appear(stream)
             if self._ending:
@@ -159,11 +159,11 @@ class Pushes:
             self._streams[key].remove(stream)
             if not self._streams[key]:
                 del self._streams[key]
-            self._tell(key)
+            self._notify(key)
 
     def __repr__(self) -> str:
         rows = " ".join(f"{key}={len(streams)}" for key, streams in self._streams.items())
-        return f"<Pushes {rows or 'no streams'}>"
+        return f"<PushStreams {rows or 'no streams'}>"
 
     async def _appear(self, stream: _Stream) -> None:
         give_up_at: float | None = None
@@ -182,21 +182,21 @@ class Pushes:
             if not self._serves(stream):
                 raise ServiceGone(stream.key)
             now = self._clock()
-            self._look(stream, self._observe(stream.key), now)
+            self._evaluate(stream, self._update_period(stream.key), now)
             if stream.due:
                 await send()
                 self._sent(stream)
                 continue
             stream.rests = True
             try:
-                await self._wait(stream, stream.told.next_at - now if stream.told else None)
+                await self._wait(stream, stream.record.next_at - now if stream.record else None)
             finally:
                 stream.rests = False
 
     def _sent(self, stream: _Stream) -> None:
         stream.due = False
         self._observer.pushed(stream.key)
-        log.debug("pushed", extra={"service": str(stream.key)})
+        logger.debug("pushed", extra={"service": str(stream.key)})
 
     async def _wait(self, stream: _Stream, seconds: float | None) -> None:
         stream.wake = wake = anyio.Event()
@@ -212,7 +212,7 @@ class Pushes:
             await wake.wait()
             group.cancel_scope.cancel()
 
-    def _observe(self, key: ServiceKey) -> Spell | None:
+    def _update_period(self, key: ServiceKey) -> UnservedPeriod | None:
         now = self._clock()
         unserved = (
             self._gate.closed is None
@@ -222,24 +222,26 @@ class Pushes:
         )
         pending = self._demand.pending(key)
         lapses_at = math.inf if pending else now + self._demand.lease_s(key)
-        spell = observe(self._spells.get(key), unserved=unserved, lapses_at=lapses_at, now=now)
-        if spell is None:
-            self._spells.pop(key, None)
+        period = current_period(
+            self._periods.get(key), unserved=unserved, lapses_at=lapses_at, now=now
+        )
+        if period is None:
+            self._periods.pop(key, None)
         else:
-            self._spells[key] = spell
-        return spell
+            self._periods[key] = period
+        return period
 
-    def _look(self, stream: _Stream, spell: Spell | None, now: float) -> None:
+    def _evaluate(self, stream: _Stream, period: UnservedPeriod | None, now: float) -> None:
         if self._gate.closed is not None:
             # KEDA leaves replicas alone meanwhile, so what it was told holds on; what was due and
             # not sent it was not told.
             stream.greeted = stream.greeted and not stream.due
-            stream.told, stream.due = None, False
+            stream.record, stream.due = None, False
             return
         if not self._serves(stream):
-            stream.told, stream.due, stream.greeted = None, False, False
+            stream.record, stream.due, stream.greeted = None, False, False
             return
-        stream.told, due = decide(stream.told, spell, now=now)
+        stream.record, due = is_due(stream.record, period, now=now)
         if not stream.greeted:
             stream.greeted = True
             due = due or self._demand.active(stream.key)
@@ -255,15 +257,15 @@ class Pushes:
         streams = self._streams.get(key, ())
         if (
             self._gate.closed is None
-            and key not in self._spells
+            and key not in self._periods
             and self._routes.endpoints(key)
-            and all(stream.greeted and stream.told is None for stream in streams)
+            and all(stream.greeted and stream.record is None for stream in streams)
         ):
             # Each request comes by here, twice: of what is served there is nothing to say.
             return
-        spell = self._observe(key)
+        period = self._update_period(key)
         for stream in streams:
-            self._look(stream, spell, self._clock())
+            self._evaluate(stream, period, self._clock())
             wakes = stream.due or not stream.greeted
             if stream.due and stream.rests and stream.send_now():
                 self._sent(stream)
@@ -276,7 +278,7 @@ class Pushes:
             self._changed(key)
         self._wake_all()
 
-    def _tell(self, key: ServiceKey) -> None:
+    def _notify(self, key: ServiceKey) -> None:
         for listener in tuple(self._listeners):
             listener(key)
 

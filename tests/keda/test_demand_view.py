@@ -4,9 +4,9 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.keda.answers import Answers, Unknown
-from hearth.keda.gate import Gate
-from hearth.keda.push import ServiceGone
+from hearth.keda.demand_view import DemandUnknown, DemandView
+from hearth.keda.gate import ScalerGate
+from hearth.keda.push_streams import ServiceGone
 from hearth.routes import Backend, Route, RouteTable
 from tests.virtualtime import VirtualTime
 
@@ -19,38 +19,38 @@ DRAIN_S = 100
     [
         (0, 0, 0, False, 0),
         (0, 3, 0, True, 3),
-        (2, 0, 0, True, Unknown),
-        (2, 8, 0, True, Unknown),
+        (2, 0, 0, True, DemandUnknown),
+        (2, 8, 0, True, DemandUnknown),
         (2, 9, 0, True, 9),
         (2, 0, DRAIN_S, False, 0),
         (2, 8, DRAIN_S, True, 8),
     ],
 )
 def test_after_a_hand_over(endpoints, wanted, since_s, active, metric):
-    time, gate = VirtualTime(), Gate()
+    time, gate = VirtualTime(), ScalerGate()
     demand, routes = DemandTable(linger_s=30, clock=time.clock), RouteTable()
-    answers = Answers(demand, routes, gate=gate, clock=time.clock)
+    answers = DemandView(demand, routes, gate=gate, clock=time.clock)
     pods = tuple(
         Backend(uid=f"{n}", pod="p", host="h", port=1, ready=True) for n in range(endpoints)
     )
     routes.put(Route(key=KEY, uid="u", created=0, phase="Ready", backends=pods))
     gate.open()
-    answers.take_over(drain_s=DRAIN_S)
+    answers.after_handover(drain_s=DRAIN_S)
     time.advance(since_s)
     for _ in range(wanted):
         demand.admit(KEY, limit=99)
     assert answers.active(KEY, uid="u") is active
-    if metric is Unknown:
-        with pytest.raises(Unknown, match="drains"):
+    if metric is DemandUnknown:
+        with pytest.raises(DemandUnknown, match="drains"):
             answers.metric(KEY, uid="u", target=4)
     else:
         assert answers.metric(KEY, uid="u", target=4) == metric
 
 
 def test_field_case_c4_what_was_promised_is_demand_to_whoever_scales():
-    time, gate = VirtualTime(), Gate()
+    time, gate = VirtualTime(), ScalerGate()
     demand, routes = DemandTable(linger_s=2, clock=time.clock), RouteTable()
-    answers = Answers(demand, routes, gate=gate, clock=time.clock)
+    answers = DemandView(demand, routes, gate=gate, clock=time.clock)
     pod = Backend(uid="p", pod="p", host="h", port=1, ready=True)
     routes.put(Route(key=KEY, uid="u", created=0, phase="Ready", backends=(pod,)))
     gate.open()
@@ -65,9 +65,9 @@ def test_field_case_c4_what_was_promised_is_demand_to_whoever_scales():
 
 
 def test_nothing_is_said_of_what_is_not_known():
-    gate, routes = Gate(), RouteTable()
-    answers = Answers(DemandTable(linger_s=30), routes, gate=gate, clock=VirtualTime().clock)
-    with pytest.raises(Unknown, match="has not read"):
+    gate, routes = ScalerGate(), RouteTable()
+    answers = DemandView(DemandTable(linger_s=30), routes, gate=gate, clock=VirtualTime().clock)
+    with pytest.raises(DemandUnknown, match="has not read"):
         answers.active(KEY, uid="u")
     gate.open()
     with pytest.raises(ServiceGone):

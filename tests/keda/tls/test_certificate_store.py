@@ -10,8 +10,8 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster.interface import Forbidden, Unavailable
-from hearth.keda import identities
-from hearth.keda.identities import Identities, Identity
+from hearth.keda.tls import certificate_store
+from hearth.keda.tls.certificate_store import CertificateStore, Identity
 from hearth.routes import Route, RouteTable
 from tests.keda.pki import Pki
 from tests.virtualtime import VirtualTime
@@ -34,14 +34,14 @@ class World:
     routes: RouteTable = field(default_factory=RouteTable)
 
     def __post_init__(self) -> None:
-        self.identities = Identities(
+        self.certificates = CertificateStore(
             self.routes,
             self._read,
             sleep=self.time.sleep,
             share=lambda: self.share,
             **({"wall": lambda: self.unix_s} if self.unix_s is not None else {}),
         )
-        self.identities.listen(self.told.append)
+        self.certificates.listen(self.told.append)
 
     async def _read(self, namespace: str, name: str) -> dict[str, bytes] | None:
         self.reads.append(f"{namespace}/{name}")
@@ -56,7 +56,7 @@ class World:
     async def served(self, pause_s: float = GOOD_S) -> Identity | None:
         """Once the Secret has been read."""
         await self.time.sleeping(pause_s)
-        return self.identities.find(HOST)
+        return self.certificates.find(HOST)
 
     async def again(self, pause_s: float, then_s: float = GOOD_S) -> Identity | None:
         """After the next reading."""
@@ -69,30 +69,30 @@ class World:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self.identities.run)
+            tasks.start_soon(self.certificates.run)
             await anyio.lowlevel.checkpoint()
             yield
             tasks.cancel_scope.cancel()
 
 
 def problem(world: World) -> str | None:
-    return world.identities.problem(KEY)
+    return world.certificates.problem(KEY)
 
 
 async def test_a_service_that_is_there_and_one_that_comes(pki: Pki):
     world = World({"tls": pki.secret(), "more": pki.secret(pki.server("other-scaler.ai.svc"))})
     world.serve()
     async with world.running():
-        await world.identities.settled()
-        found = world.identities.find("Chat-scaler.AI.svc")
+        await world.certificates.settled()
+        found = world.certificates.find("Chat-scaler.AI.svc")
         assert found is not None and found.service == KEY
         assert problem(world) is None and world.told == [KEY]
         world.serve("more", key=OTHER)
-        await world.identities.settled()
-        other = world.identities.find("other-scaler.ai.svc")
+        await world.certificates.settled()
+        other = world.certificates.find("other-scaler.ai.svc")
         assert other is not None and other.service == OTHER
         assert world.reads == ["ai/tls", "ai/more"]
-        assert repr(world.identities) == "<Identities ai/chat=good ai/other=good>"
+        assert repr(world.certificates) == "<CertificateStore ai/chat=good ai/other=good>"
 
 
 @pytest.mark.parametrize("name", ["", "chat.ai.svc", "chat-scaler.ai", "plain-scaler.ai.svc"])
@@ -102,17 +102,17 @@ async def test_a_name_that_stands_for_nobody(pki: Pki, name: str):
         world.serve()
         world.serve(None, key=ServiceKey("ai", "plain"))
         assert await world.served() is not None
-        assert world.identities.find(name) is None
-        assert world.identities.problem(ServiceKey("ai", "plain")) is None
+        assert world.certificates.find(name) is None
+        assert world.certificates.problem(ServiceKey("ai", "plain")) is None
 
 
 async def test_nothing_is_read_for_services_without_tls():
     world = World()
     async with world.running():
         world.serve(None)
-        await world.identities.settled()
+        await world.certificates.settled()
         assert world.reads == []
-        assert repr(world.identities) == "<Identities none>"
+        assert repr(world.certificates) == "<CertificateStore none>"
 
 
 async def test_what_else_changes_of_a_service_reads_nothing(pki: Pki):
@@ -135,7 +135,7 @@ async def test_a_renewed_certificate_is_taken_and_its_clients_stay(pki: Pki):
         world.secrets["tls"] = pki.secret(pki.server(by="another-ca"))
         new = await world.again(GOOD_S)
         assert new is not None and new is not old
-        assert world.identities.trusts(old) and world.identities.trusts(new)
+        assert world.certificates.trusts(old) and world.certificates.trusts(new)
         assert world.told == [KEY, KEY]
 
 
@@ -147,10 +147,10 @@ async def test_clients_of_a_ca_stay_while_it_is_one_of_those_that_are_trusted(pk
         both = pki.secret()["ca.crt"] + pki.secret(clients="new-ca")["ca.crt"]
         world.secrets["tls"] = {**pki.secret(), "ca.crt": both}
         between = await world.again(GOOD_S)
-        assert world.identities.trusts(old) and world.identities.trusts(between)
+        assert world.certificates.trusts(old) and world.certificates.trusts(between)
         world.secrets["tls"] = pki.secret(clients="new-ca")
         new = await world.again(GOOD_S)
-        trusted = [world.identities.trusts(one) for one in (old, between, new)]
+        trusted = [world.certificates.trusts(one) for one in (old, between, new)]
         assert trusted == [False, False, True]
 
 
@@ -176,13 +176,13 @@ async def test_a_secret_that_breaks_closes_the_name_and_keeps_who_is_in(pki: Pki
         for _ in range(2):
             assert await world.again(GOOD_S, BAD_S) is None
             assert problem(world) == "Secret tls: has no tls.key"
-            assert world.identities.trusts(old)
+            assert world.certificates.trusts(old)
         world.secrets["tls"] = {**pki.secret(), "ca.crt": b""}
         assert await world.again(BAD_S, BAD_S) is None
-        assert not world.identities.trusts(old)
+        assert not world.certificates.trusts(old)
         world.secrets["tls"] = pki.secret()
         assert await world.again(BAD_S) is not None
-        assert world.identities.trusts(old)
+        assert world.certificates.trusts(old)
 
 
 async def test_a_secret_that_goes_takes_who_is_in_along(pki: Pki):
@@ -192,7 +192,7 @@ async def test_a_secret_that_goes_takes_who_is_in_along(pki: Pki):
         old = await world.served()
         del world.secrets["tls"]
         assert await world.again(GOOD_S, BAD_S) is None
-        assert not world.identities.trusts(old)
+        assert not world.certificates.trusts(old)
 
 
 async def test_a_certificate_for_another_name(pki: Pki):
@@ -230,7 +230,7 @@ async def test_while_the_cluster_is_away_the_last_good_stays(pki: Pki, error: Ex
         world.secrets["tls"] = error
         for pause_s in (GOOD_S, AWAY_S, AWAY_S):
             assert await world.again(pause_s, AWAY_S) is good
-        assert problem(world) is None and world.identities.trusts(good)
+        assert problem(world) is None and world.certificates.trusts(good)
         world.secrets["tls"] = pki.secret()
         assert await world.again(AWAY_S) is good
 
@@ -239,7 +239,7 @@ async def test_a_cluster_that_never_answered(pki: Pki):
     world = World({"tls": Forbidden("secrets is forbidden")})
     async with world.running():
         world.serve()
-        await world.identities.settled()
+        await world.certificates.settled()
         assert await world.served(AWAY_S) is None
         assert problem(world) == "Secret tls: secrets is forbidden"
         world.secrets["tls"] = Unavailable()
@@ -251,13 +251,13 @@ async def test_a_cluster_that_never_answered(pki: Pki):
 
 
 async def test_a_read_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(identities, "READ_LIMIT_S", 0.01)
+    monkeypatch.setattr(certificate_store, "READ_LIMIT_S", 0.01)
     routes, time = RouteTable(), VirtualTime()
 
     async def hang(namespace: str, name: str) -> None:
         await anyio.sleep_forever()
 
-    stuck = Identities(routes, hang, sleep=time.sleep, share=lambda: 0.0)
+    stuck = CertificateStore(routes, hang, sleep=time.sleep, share=lambda: 0.0)
     routes.put(Route(key=KEY, uid="u", created=0, phase="Ready", scaler_tls="tls"))
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(stuck.run)
@@ -273,10 +273,10 @@ async def test_another_secret_is_read_at_once_and_the_old_one_serves_until_then(
         old = await world.served()
         world.serve("tls")
         assert await world.served(AWAY_S) is old
-        assert world.identities.trusts(old)
+        assert world.certificates.trusts(old)
         world.secrets["tls"] = pki.secret(clients="new-ca")
         new = await world.again(AWAY_S)
-        assert new is not None and not world.identities.trusts(old)
+        assert new is not None and not world.certificates.trusts(old)
 
 
 @pytest.mark.parametrize("how", ["field", "service"])
@@ -290,8 +290,8 @@ async def test_without_tls_the_name_is_gone_in_the_same_tick(pki: Pki, how: str)
             world.serve(None)
         else:
             world.routes.drop(KEY)
-        assert world.identities.find(HOST) is None
-        assert not world.identities.trusts(old)
+        assert world.certificates.find(HOST) is None
+        assert not world.certificates.trusts(old)
         assert world.told == [KEY]
         world.reads.clear()
         world.time.advance(1000)
@@ -312,4 +312,4 @@ async def test_when_it_ends_the_table_is_free_of_it(pki: Pki):
         world.serve()
         await world.served()
     world.serve(None)
-    assert world.identities.find(HOST) is not None
+    assert world.certificates.find(HOST) is not None

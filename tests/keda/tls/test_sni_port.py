@@ -21,10 +21,10 @@ from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.externalscaler import externalscaler_pb2 as pb
 from hearth.externalscaler.externalscaler_grpc import ExternalScalerStub
-from hearth.keda import tls
-from hearth.keda.identities import BAD_REREAD_S, REREAD_S, Identities
-from hearth.keda.server import ScalerServer
-from hearth.keda.tls import Door
+from hearth.keda.scaler_server import ScalerServer
+from hearth.keda.tls import sni_port
+from hearth.keda.tls.certificate_store import BAD_REREAD_S, REREAD_S, CertificateStore
+from hearth.keda.tls.sni_port import SniPort
 from hearth.routes import Route, RouteTable
 from tests import hanging
 from tests.conftest import require
@@ -53,11 +53,11 @@ class World:
     def __post_init__(self) -> None:
         self.demand = DemandTable(linger_s=30)
         self.server = ScalerServer(self.demand, self.routes, observer=self.count)
-        self.identities = Identities(
+        self.certificates = CertificateStore(
             self.routes, self._read, sleep=self.time.sleep, share=lambda: 0.0
         )
         ticks = iter(range(1000))
-        self.door = Door(self.identities, clock=lambda: float(next(ticks)))
+        self.sni_port = SniPort(self.certificates, clock=lambda: float(next(ticks)))
 
     async def _read(self, namespace: str, name: str) -> dict[str, bytes] | None:
         return self.secrets.get(name)
@@ -106,14 +106,14 @@ async def serving(pki: Pki) -> AsyncIterator[World]:
         "code": pki.secret(pki.server("code-scaler.ai.svc"), clients="code-ca"),
     }
     _, world.plain_port = await world.server.start("127.0.0.1", 0)
-    _, world.port = await world.server.start("127.0.0.1", 0, door=world.door)
+    _, world.port = await world.server.start("127.0.0.1", 0, sni_port=world.sni_port)
     world.server.gate.open()
     for key, secret in ((CHAT, "chat"), (CODE, "code"), (PLAIN, None)):
         world.serve(key, secret)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(world.identities.run)
+        tasks.start_soon(world.certificates.run)
         await world.time.sleeping(REREAD_S)
-        await world.identities.settled()
+        await world.certificates.settled()
         try:
             yield world
         finally:
@@ -231,7 +231,7 @@ def test_who_is_not_let_in(pki: Pki, caplog, client, options, host, reason, vers
         assert await world.knock(context, host=host) is None
         assert repr(world.server).startswith("<ScalerServer 0 connections")
 
-    with caplog.at_level(logging.WARNING, "hearth.keda.tls"):
+    with caplog.at_level(logging.WARNING, "hearth.keda.tls.sni_port"):
         run_on(loop, knock, pki)
     [record] = [record for record in caplog.records if record.message == REFUSED]
     assert record.server_name == host
@@ -276,7 +276,7 @@ def test_a_session_is_not_resumed(pki: Pki, caplog, loop: str):
         second, _ = await anyio.to_thread.run_sync(dial, world.port, session)
         assert first and not second
 
-    with caplog.at_level(logging.WARNING, "hearth.keda.tls"):
+    with caplog.at_level(logging.WARNING, "hearth.keda.tls.sni_port"):
         run_on(loop, twice, pki)
     assert [record.reason for record in caplog.records] == ["the client resumes a session"]
 
@@ -323,7 +323,7 @@ def test_a_ca_that_is_replaced_during_a_handshake(pki: Pki, caplog, loop: str):
             with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):
                 await stream.receive()
 
-    with caplog.at_level(logging.WARNING, "hearth.keda.tls"):
+    with caplog.at_level(logging.WARNING, "hearth.keda.tls.sni_port"):
         run_on(loop, rotate_midway, pki)
     [record] = caplog.records
     assert record.reason == "the client's CA is not trusted any more"
@@ -352,7 +352,7 @@ async def test_a_secret_that_is_gone_closes_the_name(world: World):
     world.time.advance(REREAD_S)
     await world.time.sleeping(BAD_REREAD_S)
     assert await world.knock(context) is None
-    assert world.identities.problem(CHAT) == "Secret chat does not exist"
+    assert world.certificates.problem(CHAT) == "Secret chat does not exist"
 
 
 @on_both_loops
@@ -401,13 +401,13 @@ async def test_bytes_that_are_no_handshake_close_only_their_connection(world: Wo
 
 def test_a_flood_of_strangers_is_one_line(caplog):
     now = 0.0
-    door = Door(Identities(RouteTable(), lambda *_: None), clock=lambda: now)
-    with caplog.at_level(logging.WARNING, "hearth.keda.tls"):
+    made = SniPort(CertificateStore(RouteTable(), lambda *_: None), clock=lambda: now)
+    with caplog.at_level(logging.WARNING, "hearth.keda.tls.sni_port"):
         for _ in range(5):
-            door.refused("x", "unknown server name")
+            made.log_refusal("x", "unknown server name")
         assert len(caplog.records) == 1
-        now = tls.LOG_EVERY_S
-        door.refused("x", "unknown server name")
+        now = sni_port.LOG_EVERY_S
+        made.log_refusal("x", "unknown server name")
         assert len(caplog.records) == 2
 
 
@@ -427,6 +427,6 @@ WANTED = Route(key=CHAT, uid="u", created=0, phase="Ready", scaler_tls="s")
     ],
 )
 def test_who_may_ask(caller: ServiceKey | None, route: Route | None, expected: str | None):
-    got = tls.forbidden(caller, CHAT, route)
+    got = sni_port.forbidden(caller, CHAT, route)
     assert (got is None) is (expected is None)
     assert expected is None or (got or "").startswith(expected)

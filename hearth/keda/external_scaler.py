@@ -15,8 +15,9 @@ from hearth import trigger
 from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
-from hearth.keda import messages, push, tls, unary
-from hearth.keda.answers import Answers, Unknown
+from hearth.keda import messages, push_streams, unary
+from hearth.keda.demand_view import DemandUnknown, DemandView
+from hearth.keda.tls import sni_port
 from hearth.routes import RouteTable
 
 _PUSH = pb.IsActiveResponse(result=True)
@@ -25,13 +26,13 @@ MAX_NAME = 253
 """Longest name Kubernetes gives to anything."""
 
 
-class Scaler(externalscaler_grpc.ExternalScalerBase):
+class ExternalScaler(externalscaler_grpc.ExternalScalerBase):
     """What KEDA asks.
 
     | reference                                   | metric specs      | activity, metrics |
     | ------------------------------------------- | ----------------- | ----------------- |
     | malformed (no name, bad metadata)           | INVALID_ARGUMENT  | INVALID_ARGUMENT  |
-    | not this connection's (`tls.forbidden`)     | PERMISSION_DENIED | PERMISSION_DENIED |
+    | not this connection's (`sni_port.forbidden`)     | PERMISSION_DENIED | PERMISSION_DENIED |
     | any, while the gate is closed               | from metadata     | UNAVAILABLE       |
     | unknown service, or another uid than ours   | from metadata     | NOT_FOUND         |
     | known service, idle                         | from metadata     | false, 0          |
@@ -44,15 +45,15 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
 
     def __init__(
         self,
-        answers: Answers,
+        demand_view: DemandView,
         *,
         routes: RouteTable,
-        pushes: push.Pushes,
-        observer: push.ScalerObserver,
+        push_streams: push_streams.PushStreams,
+        observer: push_streams.ScalerObserver,
     ) -> None:
-        self._answers = answers
+        self._demand_view = demand_view
         self._routes = routes
-        self._pushes = pushes
+        self._push_streams = push_streams
         self._observer = observer
         self._replies: dict[str, Callable[[Peer, Any], Any]] = {
             "IsActive": self._active,
@@ -100,15 +101,15 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
 
         with self._counted("StreamIsActive"), self._streaming():
             key, wanted = self._read(stream.peer, await _request(stream))
-            over_tls = tls.caller(stream.peer) is not None
+            over_tls = sni_port.caller(stream.peer) is not None
             # Now rather than with the first push, which somebody waits for.
             await stream.send_initial_metadata()
             with _translated(key):
                 try:
-                    await self._pushes.stream(
+                    await self._push_streams.stream(
                         key, uid=wanted.uid, send=send, send_now=send_now, tls=over_tls
                     )
-                except push.ServiceGone:
+                except push_streams.ServiceGone:
                     self._permit(stream.peer, key)
                     raise
 
@@ -132,14 +133,14 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
     async def end_streams(self) -> None:
         """End every stream with OK; returns when each has said so to its peer's socket."""
         self._ending.set()
-        self._pushes.end()
+        self._push_streams.end()
         if self._streams:
             await self._ended.wait()
 
     def _active(self, peer: Peer, reference: pb.ScaledObjectRef) -> pb.IsActiveResponse:
         key, wanted = self._read(peer, reference)
         with _translated(key):
-            active = self._answers.active(key, uid=wanted.uid)
+            active = self._demand_view.active(key, uid=wanted.uid)
         return pb.IsActiveResponse(result=active)
 
     def _specs(self, peer: Peer, reference: pb.ScaledObjectRef) -> pb.GetMetricSpecResponse:
@@ -159,7 +160,7 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
             )
         key, wanted = self._read(peer, request.scaledObjectRef)
         with _translated(key):
-            demand = self._answers.metric(key, uid=wanted.uid, target=wanted.target)
+            demand = self._demand_view.metric(key, uid=wanted.uid, target=wanted.target)
         value = pb.MetricValue(
             metricName=trigger.METRIC, metricValue=demand, metricValueFloat=float(demand)
         )
@@ -173,7 +174,7 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
         return key, wanted
 
     def _permit(self, peer: Peer, key: ServiceKey) -> None:
-        why = tls.forbidden(tls.caller(peer), key, self._routes.find(key))
+        why = sni_port.forbidden(sni_port.caller(peer), key, self._routes.find(key))
         if why is not None:
             raise GRPCError(Status.PERMISSION_DENIED, why)
 
@@ -204,9 +205,9 @@ class Scaler(externalscaler_grpc.ExternalScalerBase):
 def _translated(key: ServiceKey) -> Iterator[None]:
     try:
         yield
-    except Unknown as error:
+    except DemandUnknown as error:
         raise GRPCError(Status.UNAVAILABLE, str(error)) from error
-    except push.ServiceGone:
+    except push_streams.ServiceGone:
         raise _not_found(key) from None
 
 

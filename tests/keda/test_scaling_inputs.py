@@ -14,15 +14,15 @@ async def test_every_change_is_told_until_cancelled():
         told: list[ServiceKey] = []
         asks = {KEY: False}
 
-        async def follow() -> None:
-            await of.scene.follow(told.append, asked=lambda key: asks[key], held=[GONE])
+        async def watch() -> None:
+            await of.inputs.watch(told.append, filter=lambda key: asks[key], extra=[GONE])
 
         def since() -> list[ServiceKey]:
             found = sorted(told)
             told.clear()
             return found
 
-        tasks.start_soon(follow)
+        tasks.start_soon(watch)
         await settle()
         assert since() == [KEY, GONE]
         of.bound(max=9)

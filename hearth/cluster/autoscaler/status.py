@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from hearth.cluster.autoscaler.arithmetic import Step
+from hearth.cluster.autoscaler.algorithms import KedaReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class ScaleStatus:
     """What is known so far."""
 
     ready: Ready | None = None
-    step: Step | None = None
+    reason: KedaReason | None = None
     metric_names: tuple[str, ...] = ()
     """As the HPA knows them: the proof that the triggers were found."""
     last_active_unix_s: float | None = None

@@ -15,18 +15,19 @@ from h2.settings import SettingCodes
 from hearth import bind_errors, listening, tcp_keepalive
 from hearth.api.meta import ServiceKey, authority
 from hearth.demand import DemandTable
-from hearth.keda import blocks, tls
-from hearth.keda.answers import Answers
-from hearth.keda.gate import Gate
+from hearth.keda import blocks
+from hearth.keda.demand_view import DemandView
+from hearth.keda.external_scaler import ExternalScaler
+from hearth.keda.gate import ScalerGate
 from hearth.keda.gathered import Gathered
-from hearth.keda.identities import Identities
-from hearth.keda.push import Pushes, ScalerObserver, Sleep, Unobserved
-from hearth.keda.scaler import Scaler
+from hearth.keda.push_streams import PushStreams, ScalerObserver, Sleep, Unobserved
+from hearth.keda.tls import sni_port
+from hearth.keda.tls.certificate_store import CertificateStore
 from hearth.keda.unary import Answer, UnaryProcessor
 from hearth.routes import RouteTable
 from hearth.streams import ManyStreams
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MAX_STREAMS = 20_000
 """On one connection.  KEDA has a single one for all services and holds two streams for each;
@@ -57,15 +58,21 @@ class ScalerServer:
         sleep: Sleep = anyio.sleep,
     ) -> None:
         observer = observer or Unobserved()
-        self.gate = Gate()
-        self.pushes = Pushes(demand, routes, self.gate, observer=observer, clock=clock, sleep=sleep)
-        self.answers = Answers(demand, routes, gate=self.gate, clock=clock)
-        self._scaler = Scaler(self.answers, routes=routes, pushes=self.pushes, observer=observer)
+        self.gate = ScalerGate()
+        self.push_streams = PushStreams(
+            demand, routes, self.gate, observer=observer, clock=clock, sleep=sleep
+        )
+        self.demand_view = DemandView(demand, routes, gate=self.gate, clock=clock)
+        self._scaler = ExternalScaler(
+            self.demand_view, routes=routes, push_streams=self.push_streams, observer=observer
+        )
         self._stop_grace_s = stop_grace_s
         self._servers: list[_Server] = []
 
-    async def start(self, host: str, port: int, *, door: tls.Door | None = None) -> tuple[str, int]:
-        """Listen, behind a door over TLS; returns the bound address (port 0: any free one).
+    async def start(
+        self, host: str, port: int, *, sni_port: sni_port.SniPort | None = None
+    ) -> tuple[str, int]:
+        """Listen, with `sni_port` over TLS; returns the bound address (port 0: any free one).
 
         Raises CannotListen.
         """
@@ -74,23 +81,25 @@ class ScalerServer:
             sockets = await listening.bind(host, port, gone_after_s=tcp_keepalive.PEER_S)
             for sock in sockets:
                 server = _Server(self._scaler)
-                await server.start(sock=sock, backlog=BACKLOG, ssl=door.context if door else None)
+                await server.start(
+                    sock=sock, backlog=BACKLOG, ssl=sni_port.context if sni_port else None
+                )
                 self._servers.append(server)
-                if door is not None:
-                    cut = functools.partial(server.cut_distrusted, door.identities)
-                    door.identities.listen(cut)
+                if sni_port is not None:
+                    cut = functools.partial(server.cut_distrusted, sni_port.certificates)
+                    sni_port.certificates.listen(cut)
         except (OSError, UnicodeError) as error:
             raise CannotListen(
                 f"cannot listen for KEDA on {authority(host, port)}: {bind_errors.explain(error)}"
             ) from error
         bound: tuple[str, int] = sockets[0].getsockname()[:2]
-        log.info("scaler listens", extra={"host": bound[0], "port": bound[1]})
+        logger.info("scaler listens", extra={"host": bound[0], "port": bound[1]})
         return bound
 
-    def take_over(self, *, drain_s: float) -> None:
+    def after_handover(self, *, drain_s: float) -> None:
         """Another process served until now and may finish streams for `drain_s` from now: what
         has endpoints stays active for so long, and no metric of it asks for less."""
-        self.answers.take_over(drain_s=drain_s)
+        self.demand_view.after_handover(drain_s=drain_s)
 
     async def stop(self) -> None:
         """End all streams with OK, then close; what does not read by then is cut off."""
@@ -113,23 +122,23 @@ class ScalerServer:
         return sum(len(server.connections) for server in self._servers)
 
     def __repr__(self) -> str:
-        return f"<ScalerServer {self.connections()} connections {self.pushes!r}>"
+        return f"<ScalerServer {self.connections()} connections {self.push_streams!r}>"
 
 
 class _Server(Server):
     """grpclib's server, which knows its connections and makes them ours."""
 
-    def __init__(self, scaler: Scaler) -> None:
+    def __init__(self, scaler: ExternalScaler) -> None:
         super().__init__([scaler])
         self.connections: set[_Connection] = set()
         self._answers = scaler.answers()
 
-    def cut_distrusted(self, identities: Identities, key: ServiceKey) -> None:
+    def cut_distrusted(self, certificates: CertificateStore, key: ServiceKey) -> None:
         """Close what was let in for a service by a CA that it does not trust any more."""
         for connection in tuple(self.connections):
             identity = connection.identity
-            if identity and identity.service == key and not identities.trusts(identity):
-                log.info("scaler connection cut", extra={"service": str(key)})
+            if identity and identity.service == key and not certificates.trusts(identity):
+                logger.info("scaler connection cut", extra={"service": str(key)})
                 connection.cut("the client's CA is not trusted any more")
 
     def _protocol_factory(self) -> H2Protocol:
@@ -158,7 +167,7 @@ class _Connection(H2Protocol):
         super().__init__(plain.handler, plain.config, plain.h2_config)
         self._transport = Gathered(cast(Transport, transport))
         super().connection_made(self._transport)
-        self.identity = tls.identity(transport)
+        self.identity = sni_port.identity(transport)
         h2 = self.connection._connection
         ManyStreams.take_over(h2)
         blocks.take_over(h2)

@@ -21,7 +21,7 @@ def reconnect_s(before_s: float | None) -> float:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Window:
+class ZeroScaling:
     """What a ScaledObject says about zero."""
 
     min_replicas: int = 0
@@ -31,7 +31,7 @@ class Window:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class KedaObservation:
     """What KEDA knows when it decides."""
 
     active: bool
@@ -41,13 +41,13 @@ class Seen:
     created_s: float
     last_active_s: float | None
     """On the same clock as `now`, like `created_s`; None: never active."""
-    hold_up: bool = False
+    scale_out_paused: bool = False
     """Scaling out is paused."""
-    hold_down: bool = False
+    scale_in_paused: bool = False
     """Scaling in is paused."""
 
 
-class Step(StrEnum):
+class KedaReason(StrEnum):
     """What KEDA says of a decision, as reasons of its Active condition."""
 
     ACTIVE = "ScalerActive"
@@ -61,10 +61,10 @@ class Decision:
 
     replicas: int | None = None
     touch: bool = False
-    step: Step
+    reason: KedaReason
 
 
-def decide(window: Window, seen: Seen, *, now: float) -> Decision:
+def decide(window: ZeroScaling, observed: KedaObservation, *, now: float) -> Decision:
     """KEDA's part: wake, lift to the minimum, or go idle after the cooldown.
 
     | active | error | replicas             | then                                       |
@@ -77,28 +77,30 @@ def decide(window: Window, seen: Seen, *, now: float) -> Decision:
     | no     | no    | below min, no idle   | min                                        |
     """
     minimum, idle = window.min_replicas, window.idle_replicas
-    if seen.active:
-        if seen.replicas == 0 or (idle is not None and seen.replicas < minimum):
-            if seen.hold_up:
-                return Decision(step=Step.ACTIVE)
-            return Decision(replicas=max(1, minimum), touch=True, step=Step.ACTIVE)
-        return Decision(touch=not seen.error, step=Step.ACTIVE)
-    if seen.error:
-        return Decision(step=Step.INACTIVE)
+    if observed.active:
+        if observed.replicas == 0 or (idle is not None and observed.replicas < minimum):
+            if observed.scale_out_paused:
+                return Decision(reason=KedaReason.ACTIVE)
+            return Decision(replicas=max(1, minimum), touch=True, reason=KedaReason.ACTIVE)
+        return Decision(touch=not observed.error, reason=KedaReason.ACTIVE)
+    if observed.error:
+        return Decision(reason=KedaReason.INACTIVE)
     floor = 0 if idle is None else idle
-    if seen.replicas > floor and (idle is not None or minimum == 0):
-        if not _cooled(window, seen, now):
-            return Decision(step=Step.COOLDOWN)
-        return Decision(replicas=None if seen.hold_down else floor, step=Step.INACTIVE)
-    if idle is None and seen.replicas < minimum and not seen.hold_up:
-        return Decision(replicas=minimum, step=Step.INACTIVE)
-    return Decision(step=Step.INACTIVE)
+    if observed.replicas > floor and (idle is not None or minimum == 0):
+        if not _cooled(window, observed, now):
+            return Decision(reason=KedaReason.COOLDOWN)
+        return Decision(
+            replicas=None if observed.scale_in_paused else floor, reason=KedaReason.INACTIVE
+        )
+    if idle is None and observed.replicas < minimum and not observed.scale_out_paused:
+        return Decision(replicas=minimum, reason=KedaReason.INACTIVE)
+    return Decision(reason=KedaReason.INACTIVE)
 
 
-def _cooled(window: Window, seen: Seen, now: float) -> bool:
-    if seen.last_active_s is None:
-        return now >= seen.created_s + window.initial_cooldown_s
-    return now >= seen.last_active_s + window.cooldown_s
+def _cooled(window: ZeroScaling, observed: KedaObservation, now: float) -> bool:
+    if observed.last_active_s is None:
+        return now >= observed.created_s + window.initial_cooldown_s
+    return now >= observed.last_active_s + window.cooldown_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class ScalingRules:
     """How fast one direction may go."""
 
     window_s: float
@@ -119,8 +121,8 @@ class Rules:
     select: Literal["Max", "Min", "Disabled"] = "Max"
 
 
-UP = Rules(window_s=0.0, policies=(Policy("Pods", 4, 15.0), Policy("Percent", 100, 15.0)))
-DOWN = Rules(window_s=300.0, policies=(Policy("Percent", 100, 15.0),))
+UP = ScalingRules(window_s=0.0, policies=(Policy("Pods", 4, 15.0), Policy("Percent", 100, 15.0)))
+DOWN = ScalingRules(window_s=300.0, policies=(Policy("Percent", 100, 15.0),))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,8 +131,8 @@ class Hpa:
 
     min_replicas: int
     max_replicas: int
-    up: Rules = UP
-    down: Rules = DOWN
+    up: ScalingRules = UP
+    down: ScalingRules = DOWN
     tolerance: float = TOLERANCE
 
 
@@ -239,7 +241,7 @@ def _down(start: int, policy: Policy) -> int:
 
 
 def _limit(
-    rules: Rules,
+    rules: ScalingRules,
     history: History,
     replicas: int,
     now: float,

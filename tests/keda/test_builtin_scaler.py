@@ -8,11 +8,11 @@ import anyio
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.cluster.autoscaler.arithmetic import Hpa, Rules, Window
-from hearth.cluster.autoscaler.engine import Pace
+from hearth.cluster.autoscaler.algorithms import Hpa, ScalingRules, ZeroScaling
+from hearth.cluster.autoscaler.engine import Timing
 from hearth.cluster.interface import Forbidden
-from hearth.keda import builtin
-from hearth.keda.builtin import BuiltinScaler
+from hearth.keda import builtin_scaler
+from hearth.keda.builtin_scaler import BuiltinScaler
 from hearth.routes import Route
 from tests.cluster.local.keda.scaling import replicas
 from tests.keda.scaled import BOUNDS, KEY, World, settle, world
@@ -27,9 +27,9 @@ async def at_work(*, keda: bool = False) -> AsyncIterator[tuple[World, BuiltinSc
     async with world(keda=keda) as of:
         scaler = BuiltinScaler(
             of.cluster,
-            of.scene,
+            of.inputs,
             polling_s=POLL_S,
-            pace=Pace(clock=of.time.clock, wall=of.time.clock, sleep=of.time.sleep),
+            timing=Timing(clock=of.time.clock, wall=of.time.clock, sleep=of.time.sleep),
         )
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(scaler.run)
@@ -54,21 +54,25 @@ def scaled(**fields) -> Route:
     ],
 )
 def test_awake(route, active, expected):
-    assert builtin.awake(route, active=active) is expected
+    assert builtin_scaler.needs_scaling(route, active=active) is expected
 
 
 def test_bounds_are_all_but_what_changes_with_every_scale():
-    assert builtin.bounds(scaled(replicas=3, pods=2)) == builtin.bounds(ASLEEP)
-    assert builtin.bounds(scaled(max=3)) != builtin.bounds(ASLEEP)
-    assert builtin.bounds(dataclasses.replace(ASLEEP, uid="v")) != builtin.bounds(ASLEEP)
-    assert builtin.bounds(dataclasses.replace(ASLEEP, scale=None)) is None
+    assert builtin_scaler.bounds(scaled(replicas=3, pods=2)) == builtin_scaler.bounds(ASLEEP)
+    assert builtin_scaler.bounds(scaled(max=3)) != builtin_scaler.bounds(ASLEEP)
+    assert builtin_scaler.bounds(dataclasses.replace(ASLEEP, uid="v")) != builtin_scaler.bounds(
+        ASLEEP
+    )
+    assert builtin_scaler.bounds(dataclasses.replace(ASLEEP, scale=None)) is None
 
 
 @pytest.mark.parametrize(("least", "hpa_least"), [(0, 1), (2, 2)])
 def test_terms_are_those_of_a_scaled_object(least, hpa_least):
-    terms = builtin.terms(KEY, dataclasses.replace(BOUNDS, min=least), polling_s=15)
-    assert terms.window == Window(min_replicas=least, cooldown_s=60)
-    down = Rules(window_s=60, policies=Hpa(min_replicas=1, max_replicas=1).down.policies)
+    terms = builtin_scaler.autoscaler_config(
+        KEY, dataclasses.replace(BOUNDS, min=least), polling_s=15
+    )
+    assert terms.window == ZeroScaling(min_replicas=least, cooldown_s=60)
+    down = ScalingRules(window_s=60, policies=Hpa(min_replicas=1, max_replicas=1).down.policies)
     assert terms.hpa == Hpa(min_replicas=hpa_least, max_replicas=5, down=down)
     assert terms.polling_s == 15
 
@@ -206,7 +210,7 @@ async def test_keda_takes_over_and_gives_back():
             of.demand.admit(KEY, limit=99)
         of.time.advance(600)
         await settle()
-        assert of.cluster.scales == [("chat", 1)] and not of.scaler.pushes.any_stream()
+        assert of.cluster.scales == [("chat", 1)] and not of.scaler.push_streams.any_stream()
         of.installed.flip()
         await of.sees(5)
 
@@ -238,7 +242,7 @@ async def test_what_another_process_still_serves_stays():
     async with at_work() as (of, _):
         await of.deploy(3)
         of.serve(True)
-        of.scaler.take_over(drain_s=300)
+        of.scaler.after_handover(drain_s=300)
         for _ in range(10):
             await of.time.sleep_out(POLL_S)
             await settle()

@@ -15,7 +15,7 @@ from grpclib.exceptions import GRPCError, StreamTerminatedError
 from hearth import tcp_keepalive
 from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_pb2 as pb
-from hearth.keda.server import CannotListen, ScalerServer
+from hearth.keda.scaler_server import CannotListen, ScalerServer
 from hearth.keda.unary import MAX_REQUEST_BYTES
 from tests import hanging
 from tests.keda.conftest import KEY, reference
@@ -67,7 +67,7 @@ async def test_a_client_that_resets_its_stream_is_forgotten(world):
         await world.count.until(lambda: world.count.open == 1)
         await stream.cancel()
     await world.count.until(lambda: world.count.open == 0)
-    assert world.server.pushes.streams(KEY) == 0
+    assert world.server.push_streams.streams(KEY) == 0
 
 
 async def test_a_client_that_dies_is_forgotten(world):
@@ -86,13 +86,13 @@ async def test_a_client_that_dies_is_forgotten(world):
         await world.count.until(lambda: world.count.open == 50)
         stub.IsActive.channel._protocol.connection._transport.abort()
     await world.count.until(lambda: world.count.open == 0)
-    assert repr(world.server) == "<ScalerServer 0 connections <Pushes no streams>>"
+    assert repr(world.server) == "<ScalerServer 0 connections <PushStreams no streams>>"
 
 
 async def test_stop_may_come_twice(world):
     await world.server.stop()
     await world.server.stop()
-    assert repr(world.server) == "<ScalerServer 0 connections <Pushes no streams>>"
+    assert repr(world.server) == "<ScalerServer 0 connections <PushStreams no streams>>"
     with pytest.raises(OSError):
         await anyio.connect_tcp("127.0.0.1", world.port)
 

@@ -3,8 +3,8 @@
 import anyio
 import anyio.lowlevel
 
-from hearth.keda import push
-from hearth.keda.gate import Gate
+from hearth.keda import push_streams
+from hearth.keda.gate import ScalerGate
 from tests.keda.conftest import KEY, reference
 
 
@@ -14,7 +14,7 @@ async def test_push_is_due_in_the_tick_of_the_request(world):
         await stream.send_message(reference(), end=True)
         await world.count.until(lambda: world.count.open == 1)
         order = []
-        world.demand.listen(lambda key: order.append(world.server.pushes.first_push(key)))
+        world.demand.listen(lambda key: order.append(world.server.push_streams.unserved_since(key)))
         world.demand.admit(KEY, limit=1)
         assert order == [world.time.now]
         message = await stream.recv_message()
@@ -33,7 +33,7 @@ async def test_lost_pushes_are_resent_until_an_endpoint_is_there(world):
             await world.time.sleep_out(pause)
         assert (await stream.recv_message()).result
         world.serve(ready=True)
-        assert world.server.pushes.first_push(KEY) is None
+        assert world.server.push_streams.unserved_since(KEY) is None
         await world.time.sleep_out(30)
         world.serve(ready=False)
         assert (await stream.recv_message()).result
@@ -64,7 +64,7 @@ async def test_each_unserved_spell_is_pushed_at_once(world):
         await world.time.sleeping(4)
         world.time.advance(1.5)
         world.demand.renew_lease(KEY, seconds=60)
-        assert world.server.pushes.first_push(KEY) == world.time.now
+        assert world.server.push_streams.unserved_since(KEY) == world.time.now
         assert (await stream.recv_message()).result
         await world.time.sleeping(2)
         await stream.cancel()
@@ -83,7 +83,7 @@ async def test_what_happens_during_an_unsent_message_is_said_by_it(world):
         sent.append(world.time.now)
 
     async with anyio.create_task_group() as group:
-        group.start_soon(lambda: world.server.pushes.stream(KEY, uid="", send=send))
+        group.start_soon(lambda: world.server.push_streams.stream(KEY, uid="", send=send))
         await world.count.until(lambda: world.count.open == 1)
         for _ in range(5):
             world.demand.admit(KEY, limit=1).release()
@@ -91,7 +91,7 @@ async def test_what_happens_during_an_unsent_message_is_said_by_it(world):
         await sending.wait()
         gate.set()
         await world.count.until(lambda: world.count.pushes == 1)
-        world.server.pushes.end()
+        world.server.push_streams.end()
     assert len(sent) == 1
 
 
@@ -111,7 +111,7 @@ async def test_what_can_be_sent_at_once_is_sent_before_anything_else_happens(wor
 
     def begin() -> None:
         group.start_soon(
-            lambda: world.server.pushes.stream(KEY, uid="", send=send, send_now=send_now)
+            lambda: world.server.push_streams.stream(KEY, uid="", send=send, send_now=send_now)
         )
 
     async with anyio.create_task_group() as group:
@@ -136,7 +136,7 @@ async def test_what_can_be_sent_at_once_is_sent_before_anything_else_happens(wor
         assert said == ["later", "now", "later"]
         await world.count.until(lambda: world.count.pushes == 4)
         assert said == ["later", "now", "later", "later"]
-        world.server.pushes.end()
+        world.server.push_streams.end()
 
 
 async def test_nothing_is_pushed_while_the_gate_is_closed(world):
@@ -146,11 +146,11 @@ async def test_nothing_is_pushed_while_the_gate_is_closed(world):
         await stream.send_message(reference(), end=True)
         await world.count.until(lambda: world.count.open == 1)
         world.demand.admit(KEY, limit=1)
-        assert world.server.pushes.first_push(KEY) is None
+        assert world.server.push_streams.unserved_since(KEY) is None
         world.time.advance(5)
         world.server.gate.open()
         assert (await stream.recv_message()).result
-        assert world.server.pushes.first_push(KEY) == world.time.now
+        assert world.server.push_streams.unserved_since(KEY) == world.time.now
         assert world.count.pushes == 1
         await stream.cancel()
 
@@ -161,16 +161,16 @@ async def test_demand_is_watched_without_a_stream(world):
     began = world.time.now
     world.demand.renew_lease(KEY, seconds=60)
     world.time.advance(11)
-    assert world.server.pushes.first_push(KEY) == began
-    assert world.server.pushes.streams(KEY) == 0
+    assert world.server.push_streams.unserved_since(KEY) == began
+    assert world.server.push_streams.streams(KEY) == 0
     world.demand.end_lease(KEY, grace_s=0)
-    assert world.server.pushes.first_push(KEY) is None
+    assert world.server.push_streams.unserved_since(KEY) is None
 
 
 async def test_a_stream_waits_for_a_route_that_is_not_yet_published(world):
     async with world.stub().StreamIsActive.open() as stream:
         await stream.send_message(reference(), end=True)
-        await world.time.sleeping(push.APPEAR_S)
+        await world.time.sleeping(push_streams.APPEAR_S)
         world.serve()
         world.demand.admit(KEY, limit=1)
         assert (await stream.recv_message()).result
@@ -178,35 +178,37 @@ async def test_a_stream_waits_for_a_route_that_is_not_yet_published(world):
 
 
 async def test_streams_that_come_and_go_are_told(world):
-    pushes, told = world.server.pushes, []
-    stop = pushes.listen(lambda key: told.append((key, pushes.streams(key), pushes.any_stream())))
+    pushes, record = world.server.push_streams, []
+    stop = pushes.listen(lambda key: record.append((key, pushes.streams(key), pushes.any_stream())))
     world.serve()
     async with world.stub().StreamIsActive.open() as stream:
         await stream.send_message(reference(), end=True)
         await world.until_streams(1)
         await stream.cancel()
     await world.until_streams(0)
-    assert told == [(KEY, 1, True), (KEY, 0, False)]
+    assert record == [(KEY, 1, True), (KEY, 0, False)]
     stop()
     async with world.stub().StreamIsActive.open() as stream:
         await stream.send_message(reference(), end=True)
         await world.until_streams(1)
         await stream.cancel()
-    assert len(told) == 2
+    assert len(record) == 2
 
 
 async def test_repr_shows_the_streams(world):
     world.serve()
-    assert repr(world.server.pushes) == "<Pushes no streams>"
+    assert repr(world.server.push_streams) == "<PushStreams no streams>"
     async with world.stub().StreamIsActive.open() as stream:
         await stream.send_message(reference(), end=True)
         await world.count.until(lambda: world.count.open == 1)
-        assert repr(world.server.pushes) == "<Pushes ai/chat=1>"
+        assert repr(world.server.push_streams) == "<PushStreams ai/chat=1>"
         await stream.cancel()
 
 
 async def test_unobserved_pushes_work(world):
-    pushes = push.Pushes(world.demand, world.routes, Gate(), observer=push.Unobserved())
+    pushes = push_streams.PushStreams(
+        world.demand, world.routes, ScalerGate(), observer=push_streams.Unobserved()
+    )
     pushes.end()
     await pushes.stream(KEY, uid="", send=anyio.sleep_forever)
     assert pushes.streams(KEY) == 0
@@ -214,10 +216,12 @@ async def test_unobserved_pushes_work(world):
 
 async def test_a_stream_that_waits_for_its_service_ends_with_the_rest(world):
     async with anyio.create_task_group() as group:
-        group.start_soon(lambda: world.server.pushes.stream(KEY, uid="", send=anyio.sleep_forever))
-        await world.time.sleeping(push.APPEAR_S)
-        world.server.pushes.end()
-    assert world.server.pushes.streams(KEY) == 0
+        group.start_soon(
+            lambda: world.server.push_streams.stream(KEY, uid="", send=anyio.sleep_forever)
+        )
+        await world.time.sleeping(push_streams.APPEAR_S)
+        world.server.push_streams.end()
+    assert world.server.push_streams.streams(KEY) == 0
 
 
 async def test_a_stream_opened_before_the_caches_are_synced_waits_for_them(world):
@@ -245,7 +249,7 @@ async def test_all_streams_of_a_service_hear_of_it(world):
         assert (await new.recv_message()).result
         await old.cancel()
         await world.count.until(lambda: world.count.open == 1)
-        assert world.server.pushes.streams(KEY) == 1
+        assert world.server.push_streams.streams(KEY) == 1
         await new.cancel()
 
 

@@ -5,34 +5,34 @@ from collections.abc import Callable
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.keda import push
-from hearth.keda.gate import Gate
+from hearth.keda import push_streams
+from hearth.keda.gate import ScalerGate
 from hearth.routes import RouteTable
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 
-class Unknown(Exception):
+class DemandUnknown(Exception):
     """What the tables say cannot be trusted now; the message says why."""
 
 
-class Answers:
+class DemandView:
     """The two tables, read with care.
 
-    | service                                   | activity    | metric      |
-    | ----------------------------------------- | ----------- | ----------- |
-    | any, while the gate is closed             | Unknown     | Unknown     |
-    | there is none, or another uid than asked  | ServiceGone | ServiceGone |
-    | idle                                      | false       | 0           |
-    | wanted                                    | true        | its demand  |
+    | service                                   | activity      | metric        |
+    | ----------------------------------------- | ------------- | ------------- |
+    | any, while the gate is closed             | DemandUnknown | DemandUnknown |
+    | there is none, or another uid than asked  | ServiceGone   | ServiceGone   |
+    | idle                                      | false         | 0             |
+    | wanted                                    | true          | its demand    |
 
-    After a hand-over (`take_over`) a service that has endpoints may be serving streams that only
-    the old process counts.  Until those must have ended:
+    After a hand-over (`after_handover`) a service that has endpoints may be serving streams that
+    only the old process counts.  Until those must have ended:
 
-    | demand here                         | activity | metric     |
-    | ----------------------------------- | -------- | ---------- |
-    | at most what its endpoints are for  | true     | Unknown    |
-    | more                                | true     | its demand |
+    | demand here                         | activity | metric        |
+    | ----------------------------------- | -------- | ------------- |
+    | at most what its endpoints are for  | true     | DemandUnknown |
+    | more                                | true     | its demand    |
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Answers:
         demand: DemandTable,
         routes: RouteTable,
         *,
-        gate: Gate,
+        gate: ScalerGate,
         clock: Callable[[], float],
     ) -> None:
         self._demand = demand
@@ -50,7 +50,7 @@ class Answers:
         self._taken_over_until = float("-inf")
 
     def active(self, key: ServiceKey, *, uid: str) -> bool:
-        """Whether it is wanted, or was lately.  Raises Unknown, push.ServiceGone."""
+        """Whether it is wanted, or was lately.  Raises DemandUnknown, push_streams.ServiceGone."""
         self._check(key, uid)
         return self._demand.active(key) or self._inherited(key) > 0
 
@@ -60,13 +60,13 @@ class Answers:
         demand = self._demand.demand(key)
         inherited = self._inherited(key)
         if inherited and demand <= inherited * target:
-            raise Unknown("the process before this one still drains")
+            raise DemandUnknown("the process before this one still drains")
         return demand
 
-    def take_over(self, *, drain_s: float) -> None:
+    def after_handover(self, *, drain_s: float) -> None:
         """Another process served until now and may finish streams for `drain_s` from now."""
         # Said once, here: what KEDA complains of meanwhile is meant, and no service's trouble.
-        log.info("took over from another process", extra={"drain_s": drain_s})
+        logger.info("took over from another process", extra={"drain_s": drain_s})
         self._taken_over_until = self._clock() + drain_s
 
     def drained_at(self) -> float:
@@ -76,9 +76,9 @@ class Answers:
 
     def _check(self, key: ServiceKey, uid: str) -> None:
         if self._gate.closed is not None:
-            raise Unknown(self._gate.closed)
-        if not push.exists(self._routes, key, uid):
-            raise push.ServiceGone(key)
+            raise DemandUnknown(self._gate.closed)
+        if not push_streams.exists(self._routes, key, uid):
+            raise push_streams.ServiceGone(key)
 
     def _inherited(self, key: ServiceKey) -> int:
         """Endpoints that may serve streams of the process before this one."""

@@ -9,7 +9,7 @@ from multidict import MultiDict
 
 from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_pb2 as pb
-from hearth.keda import push
+from hearth.keda import push_streams
 from tests import hanging
 from tests.keda.conftest import KEY, reference
 
@@ -196,7 +196,7 @@ async def test_unknown_is_not_zero(world, method):
 
 async def test_a_push_stream_of_an_unknown_service_ends_with_not_found(world):
     async with anyio.create_task_group() as group:
-        group.start_soon(world.time.sleep_out, push.APPEAR_S)
+        group.start_soon(world.time.sleep_out, push_streams.APPEAR_S)
         error = await refused(world.stub(), "StreamIsActive")
     assert error.status is Status.NOT_FOUND
 
@@ -253,7 +253,7 @@ async def test_after_a_hand_over_nothing_shrinks_until_the_old_streams_have_ende
     cold = ServiceKey("ai", "cold")
     world.serve(ready=True)
     world.serve(cold)
-    world.server.take_over(drain_s=60)
+    world.server.after_handover(drain_s=60)
     assert (await ask(stub, "IsActive")).result
     assert (await refused(stub, "GetMetrics")).status is Status.UNAVAILABLE
     assert not (await ask(stub, "IsActive", reference(cold))).result

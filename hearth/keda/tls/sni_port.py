@@ -11,11 +11,11 @@ from grpclib.protocol import Peer
 
 from hearth import names
 from hearth.api.meta import ServiceKey
-from hearth.keda import certificates
-from hearth.keda.identities import Identities, Identity
+from hearth.keda.tls import certificate
+from hearth.keda.tls.certificate_store import CertificateStore, Identity
 from hearth.routes import Route
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 LOG_EVERY_S = 1.0
 """Anybody can knock: one line tells it."""
@@ -55,7 +55,7 @@ def forbidden(caller: ServiceKey | None, asked: ServiceKey, route: Route | None)
     return None
 
 
-class Door:
+class SniPort:
     """One port for all services that have TLS.
 
     Who is let in named a service's server name and showed a certificate of that service's CA; it
@@ -63,9 +63,9 @@ class Door:
     """
 
     def __init__(
-        self, identities: Identities, *, clock: Callable[[], float] = time.monotonic
+        self, certificates: CertificateStore, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.identities = identities
+        self.certificates = certificates
         self._clock = clock
         self._quiet_until = float("-inf")
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -77,23 +77,23 @@ class Door:
         context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_RENEGOTIATION
         context.num_tickets = 0
         context.sslobject_class = _Handshake
-        context.sni_callback = self._named
+        context.sni_callback = self._choose_certificate
         self.context = context
 
-    def refused(self, server_name: str | None, why: str) -> None:
+    def log_refusal(self, server_name: str | None, why: str) -> None:
         """Say so in the log: the peer sees no more than a closed connection."""
         now = self._clock()
         if now >= self._quiet_until:
             self._quiet_until = now + LOG_EVERY_S
             said = {"server_name": server_name, "reason": why}
-            log.warning("connection to the scaler refused", extra=said)
+            logger.warning("connection to the scaler refused", extra=said)
 
-    def _named(
+    def _choose_certificate(
         self, handshake: ssl.SSLObject, server_name: str | None, _: ssl.SSLContext
     ) -> int | None:
         handshake = cast(_Handshake, handshake)
-        handshake.door, handshake.server_name = self, server_name
-        identity = self.identities.find(server_name or "")
+        handshake.sni_port, handshake.server_name = self, server_name
+        identity = self.certificates.find(server_name or "")
         if identity is None:
             return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
         handshake.identity = identity
@@ -104,7 +104,7 @@ class Door:
 class _Handshake(ssl.SSLObject):
     """The server's end of one connection."""
 
-    door: Door | None = None
+    sni_port: SniPort | None = None
     server_name: str | None = None
     identity: Identity | None = None
 
@@ -116,8 +116,8 @@ class _Handshake(ssl.SSLObject):
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
         except ssl.SSLError as error:
-            if self.door is not None:
-                self.door.refused(self.server_name, self._told(error))
+            if self.sni_port is not None:
+                self.sni_port.log_refusal(self.server_name, self._error_text(error))
             raise
 
     def _problem(self) -> str | None:
@@ -127,11 +127,13 @@ class _Handshake(ssl.SSLObject):
         if self.session_reused:
             return "the client resumes a session"
         # While its packets were under way, the CA may have been replaced.
-        if not (self.door and self.identity and self.door.identities.trusts(self.identity)):
+        if not (
+            self.sni_port and self.identity and self.sni_port.certificates.trusts(self.identity)
+        ):
             return "the client's CA is not trusted any more"
         return None
 
-    def _told(self, error: ssl.SSLError) -> str:
+    def _error_text(self, error: ssl.SSLError) -> str:
         if self.identity is None:
             return "no server name" if self.server_name is None else "unknown server name"
-        return certificates.reason(error)
+        return certificate.reason(error)
