@@ -243,7 +243,7 @@ class App:
             first.reconcile,
             queue=self._services,
             informers=informers,
-            watcher=self._passed,
+            observer=self._passed,
         )
         namespaces = Controller(
             "namespaces", shared.reconcile, queue=self._namespaces, informers=informers

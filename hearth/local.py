@@ -15,7 +15,7 @@ from hearth.api.meta import Duration, authority
 from hearth.app import App, CannotStart
 from hearth.cluster.autoscaler.engine import Timing
 from hearth.cluster.local.cluster import LocalCluster
-from hearth.cluster.local.controllers.controllers import Workloads
+from hearth.cluster.local.controllers.controllers import Controllers
 from hearth.cluster.local.keda.scaled_objects import ScaledObjects
 from hearth.cluster.local.kubelet.config import KubeletConfig
 from hearth.cluster.local.kubelet.kubelet import Kubelet
@@ -72,7 +72,7 @@ async def _serve(settings: LocalSettings, piped: bytes, open_files: OpenFiles) -
     with anyio.open_signal_receiver(*_ends()) as signals:
         async with app.listen() as bound, anyio.create_task_group() as tasks:
             await tasks.start(kubelet.run)  # first: it ends what a killed Hearth has left
-            tasks.start_soon(Workloads(cluster).run)
+            tasks.start_soon(Controllers(cluster).run)
             tasks.start_soon(
                 ScaledObjects(cluster, timing=Timing(hpa_sync_s=settings.hpa_sync)).run
             )

@@ -62,7 +62,7 @@ async def _serve(settings: ClusterSettings) -> int:
                 name=settings.release if settings.pod_name else "",
             ),
         )
-        fenced = Fenced(namespaced.over(cluster, settings.namespaces), leader)
+        fenced = Fenced(namespaced.limit_to(cluster, settings.namespaces), leader)
         app = App(
             fenced,
             settings,

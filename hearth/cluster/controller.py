@@ -19,7 +19,7 @@ K = TypeVar("K", bound=Hashable)
 Reconcile = Callable[[K], Awaitable[float | None]]
 """One pass over one key; may answer in how many seconds it wants the next."""
 
-Watcher = Callable[[str, float], None]
+PassObserver = Callable[[str, float], None]
 """Told of each pass: `ok`, `error` or `timeout`, and the seconds it took."""
 
 
@@ -27,8 +27,8 @@ class Controller(Generic[K]):
     """Runs `reconcile` for every key of `queue`, with `workers` at a time.
 
     A pass that takes longer than `slow_s` waits for something, a webhook perhaps, that others need
-    not wait for: it goes on aside, and its worker takes the next key.  `aside` passes may do so;
-    beyond, workers wait.  So `workers` and `aside` together are all that is under way.
+    not wait for: it goes on aside, and its worker takes the next key.  `detached` passes may do so;
+    beyond, workers wait.  So `workers` and `detached` together are all that is under way.
 
     Starts when all `informers` (run by somebody else) are synced.  A pass that raises or takes
     longer than `deadline_s` is logged, with a traceback where it is a defect of ours, and comes
@@ -43,10 +43,10 @@ class Controller(Generic[K]):
         queue: WorkQueue[K],
         informers: Sequence[Informer] = (),
         workers: int = 4,
-        aside: int = 20,
+        detached: int = 20,
         slow_s: float = 1.0,
         deadline_s: float = 30.0,
-        watcher: Watcher = lambda outcome, seconds: None,
+        observer: PassObserver = lambda outcome, seconds: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
@@ -54,11 +54,11 @@ class Controller(Generic[K]):
         self._reconcile = reconcile
         self._informers = informers
         self._workers = workers
-        self._aside = aside
+        self._detached = detached
         self._slow_s = slow_s
         self._slow: set[K] = set()
         self._deadline_s = deadline_s
-        self._watcher = watcher
+        self._observer = observer
         self._clock = clock
 
     async def run(self) -> None:
@@ -79,7 +79,7 @@ class Controller(Generic[K]):
             tasks.start_soon(self._whole, key, ended)
             with anyio.move_on_after(self._slow_s):
                 await ended.wait()
-            if not ended.is_set() and len(self._slow) < self._aside:
+            if not ended.is_set() and len(self._slow) < self._detached:
                 self._slow.add(key)
             else:
                 await ended.wait()
@@ -114,7 +114,7 @@ class Controller(Generic[K]):
             if failure:
                 about = {**self._about(key), "reason": failure, "delay_s": round(delay_s, 2)}
                 logger.warning("reconcile failed, comes again", extra=about)
-        self._watcher(outcome, self._clock() - began)
+        self._observer(outcome, self._clock() - began)
 
     def _about(self, key: K) -> dict[str, object]:
         return {"controller": self.name, "key": str(key)}

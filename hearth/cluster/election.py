@@ -30,7 +30,7 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
+class ObservedLease:
     """Another's hold on the Lease, dated by our clock: clocks of two machines never agree."""
 
     holder: str
@@ -63,7 +63,9 @@ def never_held(lease: Manifest) -> bool:
     return not (lease.get("spec") or {}).get("renewTime")
 
 
-def sight(lease: Manifest, before: Sighting | None, *, now: float, timing: Timing) -> Sighting:
+def observe(
+    lease: Manifest, before: ObservedLease | None, *, now: float, timing: Timing
+) -> ObservedLease:
     """`before`, unless its holder has renewed since: then its time begins anew, now.
 
     So it does where nothing was seen for as long as makes a holder begin no write: who was cut off
@@ -75,13 +77,13 @@ def sight(lease: Manifest, before: Sighting | None, *, now: float, timing: Timin
     if before is not None and before.mark == mark and now - before.at <= timing.renew_s:
         return replace(before, at=now)
     duration_s = spec.get("leaseDurationSeconds") or timing.duration_s
-    return Sighting(holder(lease), mark, now + duration_s, now)
+    return ObservedLease(holder(lease), mark, now + duration_s, now)
 
 
-def sight_nothing(before: Sighting | None, *, now: float, timing: Timing) -> Sighting:
+def observe_missing(before: ObservedLease | None, *, now: float, timing: Timing) -> ObservedLease:
     """The Lease is gone: its last holder's time begins anew when that is first noticed."""
     gone: Manifest = {"metadata": {}, "spec": {"holderIdentity": before.holder if before else ""}}
-    return sight(gone, before, now=now, timing=timing)
+    return observe(gone, before, now=now, timing=timing)
 
 
 def first(

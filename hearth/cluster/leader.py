@@ -11,10 +11,10 @@ import anyio
 
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import election, interface, kinds
-from hearth.cluster.election import Sighting, Timing
+from hearth.cluster.election import ObservedLease, Timing
 from hearth.cluster.interface import Cluster
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LEAST_S = 0.01
 
@@ -91,7 +91,7 @@ class Leader:
         self._renewed_at = float("-inf")
         self._lease: Manifest | None = None
         """As we last wrote it: the next renewal needs no read."""
-        self._other: Sighting | None = None
+        self._other: ObservedLease | None = None
         self._succeeds = True
         self._touched = False
         """Whether we ever wrote it, or may have."""
@@ -196,7 +196,7 @@ class Leader:
                 failure = str(error)
             tasks.cancel_scope.cancel()
         if failure:
-            _log.info("lease was not renewed or taken", extra={"reason": failure})
+            logger.info("lease was not renewed or taken", extra={"reason": failure})
         if self._state is Leadership.LEADING and self._clock() >= self._deadline():
             self._become(Leadership.FENCED)
 
@@ -227,7 +227,9 @@ class Leader:
         if not holder or (self._state is Leadership.STANDBY and self._is_of_own_pod(holder)):
             self._other = None
         elif holder != self._identity:
-            self._other = election.sight(found, self._other, now=self._clock(), timing=self._timing)
+            self._other = election.observe(
+                found, self._other, now=self._clock(), timing=self._timing
+            )
             if self._state is not Leadership.STANDBY:
                 return self._become(Leadership.LOST)
             if self._other_holds():
@@ -245,7 +247,7 @@ class Leader:
         # We may not even know of him, when our own time is over.
         forgotten = self._clock() >= self._renewed_at + self._timing.duration_s
         if self._other is not None or (forgotten and self._touched):
-            self._other = election.sight_nothing(
+            self._other = election.observe_missing(
                 self._other, now=self._clock(), timing=self._timing
             )
             if self._other_holds():
@@ -292,12 +294,12 @@ class Leader:
             if election.holder(found) == self._identity:
                 await self._cluster.update(election.given_back(found, wall_s=self._wall()))
         except interface.ClusterError as error:
-            _log.warning("lease was not given back", extra={"reason": str(error)})
+            logger.warning("lease was not given back", extra={"reason": str(error)})
 
     def _become(self, state: Leadership) -> None:
         if state is self._state:
             return
-        _log.info("leadership changed", extra={"state": str(state), "was": str(self._state)})
+        logger.info("leadership changed", extra={"state": str(state), "was": str(self._state)})
         self._state = state
         self._changed.set()
         self._changed = anyio.Event()

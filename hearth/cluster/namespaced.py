@@ -19,7 +19,7 @@ from hearth.cluster.interface import (
     Listing,
 )
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _SETTLED_S = 10.0
 """A watch that lived so long may be begun again at once."""
@@ -28,13 +28,13 @@ _PAUSE_S = 1.0
 _Told = tuple[str, Change] | ClusterError
 
 
-def over(cluster: Cluster, namespaces: Iterable[str]) -> Cluster:
+def limit_to(cluster: Cluster, namespaces: Iterable[str]) -> Cluster:
     """`cluster`, of which nothing but these namespaces is read; all of it where there are none."""
     chosen = tuple(dict.fromkeys(namespaces))
-    return Scoped(cluster, chosen) if chosen else cluster
+    return NamespacedCluster(cluster, chosen) if chosen else cluster
 
 
-class Scoped:
+class NamespacedCluster:
     """`Cluster` that lists and watches "all namespaces" as each of its own, one by one.
 
     Kinds without a namespace, and calls that name one, pass as they are.  A version is those of
@@ -125,7 +125,7 @@ class Scoped:
         await self._cluster.scale(key, replicas=replicas, uid=uid)
 
     def __repr__(self) -> str:
-        return f"<Scoped to {', '.join(self._namespaces)}>"
+        return f"<NamespacedCluster to {', '.join(self._namespaces)}>"
 
     async def _merged(
         self, kind: Kind, since: str, labels: Mapping[str, str] | None
@@ -199,7 +199,7 @@ class Scoped:
     def _say(self, kind: Kind, namespace: str, error: Forbidden) -> None:
         if (kind, namespace) not in self._refused:
             self._refused.add((kind, namespace))
-            log.warning(
+            logger.warning(
                 "namespace cannot be read; create it and install the chart again, which grants the"
                 " Role, or let Hearth list and watch this kind there, or take it off the list",
                 extra={"namespace": namespace, "kind": str(kind), "error": str(error)},

@@ -38,7 +38,7 @@ class Seen:
 async def run(reconcile, *, until, keys=("a",), **options):
     seen = Seen()
     queue = WorkQueue(backoff=SOON)
-    controller = Controller("test", reconcile, queue=queue, watcher=seen, **options)
+    controller = Controller("test", reconcile, queue=queue, observer=seen, **options)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(controller.run)
         for key in keys:
@@ -153,7 +153,7 @@ async def test_passes_that_wait_for_long_hold_nobody_up():
     hung = [f"hung-{n}" for n in range(5)]
     reconcile = Stuck(hung)
     outcomes, queue = await run(
-        reconcile, until=2, keys=[*hung, "a", "b"], workers=2, aside=4, slow_s=0.001
+        reconcile, until=2, keys=[*hung, "a", "b"], workers=2, detached=4, slow_s=0.001
     )
     assert outcomes == ["ok", "ok"]  # with one worker of two stuck for good
     queue.add("hung-0")
@@ -165,7 +165,7 @@ async def test_what_is_aside_is_bounded_and_its_places_are_given_back():
     reconcile = Stuck(keys)
     seen, queue = Seen(), WorkQueue(backoff=SOON)
     controller = Controller(
-        "test", reconcile, queue=queue, watcher=seen, workers=2, aside=3, slow_s=0.001
+        "test", reconcile, queue=queue, observer=seen, workers=2, detached=3, slow_s=0.001
     )
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(controller.run)
@@ -183,7 +183,7 @@ async def test_what_is_aside_is_bounded_and_its_places_are_given_back():
 async def test_a_key_whose_pass_is_aside_is_not_worked_on_twice():
     reconcile = Stuck(["a"])
     seen, queue = Seen(), WorkQueue(backoff=SOON)
-    controller = Controller("test", reconcile, queue=queue, watcher=seen, slow_s=0.001)
+    controller = Controller("test", reconcile, queue=queue, observer=seen, slow_s=0.001)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(controller.run)
         queue.add("a")

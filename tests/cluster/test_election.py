@@ -4,7 +4,7 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster import election
-from hearth.cluster.election import Sighting, Timing
+from hearth.cluster.election import ObservedLease, Timing
 
 KEY = ServiceKey("hearth-system", "hearth")
 FIRST = election.first(KEY, "me", wall_s=0.0, duration_s=15)
@@ -55,39 +55,39 @@ def test_holder(spec, holder):
     [
         (lease(leaseDurationSeconds=30), None, 130.0),
         (lease(), None, 115.0),
-        (lease(leaseDurationSeconds=30), Sighting("you", ("r", "1"), 104.0, 96.0), 104.0),
+        (lease(leaseDurationSeconds=30), ObservedLease("you", ("r", "1"), 104.0, 96.0), 104.0),
         (
             lease(version="2", leaseDurationSeconds=30),
-            Sighting("you", ("r", "1"), 104.0, 96.0),
+            ObservedLease("you", ("r", "1"), 104.0, 96.0),
             130.0,
         ),
         (
             lease(renewed="s", leaseDurationSeconds=30),
-            Sighting("you", ("r", "1"), 104.0, 96.0),
+            ObservedLease("you", ("r", "1"), 104.0, 96.0),
             130.0,
         ),
     ],
 )
 def test_anothers_time_runs_from_when_we_first_saw_it(seen, before, until):
-    found = election.sight(seen, before, now=100.0, timing=Timing())
+    found = election.observe(seen, before, now=100.0, timing=Timing())
     assert (found.holder, found.until) == ("you", until)
 
 
 def test_the_time_of_a_holder_whose_lease_is_gone_begins_when_that_is_seen():
-    before = Sighting("you", ("r", "1"), 50.0, 98.0)
-    gone = election.sight_nothing(before, now=100.0, timing=Timing())
+    before = ObservedLease("you", ("r", "1"), 50.0, 98.0)
+    gone = election.observe_missing(before, now=100.0, timing=Timing())
     assert (gone.holder, gone.until) == ("you", 115.0)
-    assert election.sight_nothing(gone, now=110.0, timing=Timing()).until == gone.until
-    back = election.sight(lease(), gone, now=112.0, timing=Timing())
+    assert election.observe_missing(gone, now=110.0, timing=Timing()).until == gone.until
+    back = election.observe(lease(), gone, now=112.0, timing=Timing())
     assert back.until == 127.0
 
 
 def test_after_an_outage_of_ours_a_holder_has_his_time_anew():
-    before = election.sight(lease(), None, now=100.0, timing=Timing())
+    before = election.observe(lease(), None, now=100.0, timing=Timing())
     for now in (104.0, 114.0):
-        before = election.sight(lease(), before, now=now, timing=Timing())
+        before = election.observe(lease(), before, now=now, timing=Timing())
         assert (before.until, before.at) == (115.0, now)
-    assert election.sight(lease(), before, now=144.0, timing=Timing()).until == 159.0
+    assert election.observe(lease(), before, now=144.0, timing=Timing()).until == 159.0
 
 
 def test_all_processes_of_one_pod_and_of_no_other_are_told():

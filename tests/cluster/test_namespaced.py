@@ -11,7 +11,7 @@ from hearth.cluster.informer import Informer
 from hearth.cluster.interface import Expired, Forbidden, KindMissing, NotFound, Unavailable
 from hearth.cluster.kube import cluster as kube
 from hearth.cluster.local.cluster import LocalCluster
-from hearth.cluster.namespaced import Scoped
+from hearth.cluster.namespaced import NamespacedCluster
 from tests import hanging
 from tests.cluster import envtest
 
@@ -70,7 +70,7 @@ def cluster():
 
 
 def only(cluster, *namespaces, **options):
-    return Scoped(cluster, namespaces or ("ai", "search"), again_s=0.001, **options)
+    return NamespacedCluster(cluster, namespaces or ("ai", "search"), again_s=0.001, **options)
 
 
 async def first(stream, count, *, bookmarks=False):
@@ -117,8 +117,11 @@ async def informed(cluster, **options):
 
 
 def test_no_list_is_the_whole_cluster(cluster):
-    assert namespaced.over(cluster, ()) is cluster
-    assert repr(namespaced.over(cluster, ("ai", "search", "ai"))) == "<Scoped to ai, search>"
+    assert namespaced.limit_to(cluster, ()) is cluster
+    assert (
+        repr(namespaced.limit_to(cluster, ("ai", "search", "ai")))
+        == "<NamespacedCluster to ai, search>"
+    )
 
 
 class TestList:

@@ -93,7 +93,7 @@ class KubeCluster:
                 *_selector(labels),
             ),
         )
-        lines = watch_stream.Lines()
+        lines = watch_stream.LineSplitter()
         chunks = self._transport.chunks(request, ends_after_s=ends_after_s)
         async with contextlib.aclosing(chunks):
             async for chunk in chunks:

@@ -21,7 +21,7 @@ from hearth import tcp_keepalive
 from hearth.cluster import interface
 from hearth.cluster.kube import proxies
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _REREAD_S = 60.0
 _REST_S = 10.0
@@ -184,7 +184,7 @@ class ServiceAccount:
         try:
             words = self._token_file.read_text().split()
         except (OSError, ValueError) as error:
-            _log.warning("service account token was not read", extra={"reason": str(error)})
+            logger.warning("service account token was not read", extra={"reason": str(error)})
             return
         if len(words) == 1:  # the file may end in a newline, which no header may
             self.configuration.api_key[_BEARER] = f"Bearer {words[0]}"
@@ -280,7 +280,7 @@ class Kubeconfig:
         renewed.set()
         if error is not None or limit.cancelled_caught:
             reason = str(error or "its exec plugin did not end")
-            _log.warning("kubeconfig was not read", extra={"reason": reason})
+            logger.warning("kubeconfig was not read", extra={"reason": reason})
             await anyio.sleep(self._least_rest_s)
 
     def _rest_s(self) -> float:

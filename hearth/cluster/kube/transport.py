@@ -18,7 +18,7 @@ from hearth.cluster.interface import Kind
 from hearth.cluster.kube import api_errors, credentials, retry
 from hearth.cluster.kube.retry import Failure
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _WARNING = re.compile(r'^299 \S+ "(.*)"')
 _WARNINGS_REMEMBERED = 200
@@ -84,7 +84,7 @@ class Transport:
         self._pools = self._open()
         if (through := credentials.proxy(known.configuration)) is not None:
             about = {"proxy": through.url, "server": known.configuration.host}
-            _log.info("the API server is asked through a proxy", extra=about)
+            logger.info("the API server is asked through a proxy", extra=about)
 
     async def call(self, request: Request) -> Manifest:
         """The JSON object that the server answered; {} for an empty answer.
@@ -235,11 +235,11 @@ class Transport:
         try:
             fresh = self._open()
         except credentials.Unconfigured as error:
-            _log.warning("rotated certificates were not read", extra={"reason": str(error)})
+            logger.warning("rotated certificates were not read", extra={"reason": str(error)})
             return
         fresh.old = [*self._pools.old, self._pools.calls, self._pools.watches]
         self._pools = fresh
-        _log.info("certificates of the cluster were read again")
+        logger.info("certificates of the cluster were read again")
 
     def _warn(self, response: aiohttp.ClientResponse) -> None:
         for header in response.headers.getall("Warning", ()):
@@ -247,7 +247,7 @@ class Transport:
             text = match.group(1) if match else header
             if text not in self._warned and len(self._warned) < _WARNINGS_REMEMBERED:
                 self._warned.add(text)
-                _log.warning("the API server warned", extra={"reason": text})
+                logger.warning("the API server warned", extra={"reason": text})
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:

@@ -9,7 +9,7 @@ LONGEST_LINE_BYTES = 4 * 2**20
 """An object is at most 1.5 MiB in etcd; as JSON with its managed fields it stays below this."""
 
 
-class Lines:
+class LineSplitter:
     """Splits a stream into lines.  aiohttp's own reader gives up past 512 KiB a line."""
 
     def __init__(self, *, longest_bytes: int = LONGEST_LINE_BYTES) -> None:

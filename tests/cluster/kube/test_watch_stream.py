@@ -23,12 +23,12 @@ def line(type, body):
     ],
 )
 def test_lines_are_split_wherever_chunks_are(chunks, lines):
-    splitter = watch_stream.Lines()
+    splitter = watch_stream.LineSplitter()
     assert [splitter.feed(chunk) for chunk in chunks] == lines
 
 
 def test_a_line_of_four_mebibytes_passes_in_small_chunks():
-    splitter = watch_stream.Lines()
+    splitter = watch_stream.LineSplitter()
     whole = b"x" * watch_stream.LONGEST_LINE_BYTES
     for start in range(0, len(whole), 2**16):
         assert splitter.feed(whole[start : start + 2**16]) == []
@@ -37,7 +37,7 @@ def test_a_line_of_four_mebibytes_passes_in_small_chunks():
 
 
 def test_a_longer_line_is_left_to_a_list():
-    splitter = watch_stream.Lines(longest_bytes=10)
+    splitter = watch_stream.LineSplitter(longest_bytes=10)
     assert splitter.feed(b"1234567890\n") == [b"1234567890"]
     with pytest.raises(Expired, match="longer than 10 bytes"):
         splitter.feed(b"12345678901")

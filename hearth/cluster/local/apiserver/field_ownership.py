@@ -1,4 +1,4 @@
-"""Who owns which field: server-side apply, and the books that every other write keeps.
+"""Who owns which field: server-side apply, and the managed fields that every other write keeps.
 
 The rules are those of the real API server, tried against it: `tests/cluster/test_contract.py`.
 """
@@ -35,11 +35,11 @@ class Owner(NamedTuple):
         return f'"{self.manager}"{by}'
 
 
-Books = dict[Owner, Fields]
+ManagedFields = dict[Owner, Fields]
 
 
-def read(manifest: Manifest | None) -> Books:
-    """The books that an object carries."""
+def read(manifest: Manifest | None) -> ManagedFields:
+    """The managed fields that an object carries."""
     entries = manifest["metadata"].get("managedFields", []) if manifest else []
     return {
         Owner(e["manager"], e["operation"], e.get("subresource", "")): field_sets.from_tree(
@@ -49,14 +49,16 @@ def read(manifest: Manifest | None) -> Books:
     }
 
 
-def written(books: Books, kind: Kind, *, before: Manifest | None, now: str) -> list[dict[str, Any]]:
+def written(
+    managed: ManagedFields, kind: Kind, *, before: Manifest | None, now: str
+) -> list[dict[str, Any]]:
     """`metadata.managedFields`; an entry whose fields are as before keeps its time."""
     kept = {
         Owner(e["manager"], e["operation"], e.get("subresource", "")): e
         for e in (before["metadata"].get("managedFields", []) if before else [])
     }
     entries = []
-    for owner, owned in books.items():
+    for owner, owned in managed.items():
         tree = field_sets.to_tree(owned)
         known = kept.get(owner)
         if known is not None and known["fieldsV1"] == tree:
@@ -77,8 +79,14 @@ def written(books: Books, kind: Kind, *, before: Manifest | None, now: str) -> l
 
 
 def apply(
-    kind: Kind, live: Manifest, books: Books, applied: Manifest, *, owner: Owner, force: bool
-) -> tuple[Manifest, Books]:
+    kind: Kind,
+    live: Manifest,
+    managed: ManagedFields,
+    applied: Manifest,
+    *,
+    owner: Owner,
+    force: bool,
+) -> tuple[Manifest, ManagedFields]:
     """`live` as it is after `owner` says that these are the fields it wants, and no others.
 
     Fields it said before and says no more go, unless somebody else owns them too.  Raises
@@ -87,56 +95,56 @@ def apply(
     rules = merge_schema.of(kind)
     merged = field_sets.merge(live, applied, rules)
     changed, removed = field_sets.differ(live, merged, rules)
-    lost: Books = {}
-    for other, owned in books.items():
+    lost: ManagedFields = {}
+    for other, owned in managed.items():
         if other != owner and (taken := owned & changed):
             lost[other] = frozenset(taken)
     if lost and not force:
         raise Conflict(_explain(kind, lost))
-    books = {
+    managed = {
         other: owned - lost.get(other, field_sets.NONE) - removed if other != owner else owned
-        for other, owned in books.items()
+        for other, owned in managed.items()
     }
-    last = books.get(owner, field_sets.NONE)
-    books[owner] = frozenset(field_sets.of(applied, rules)) - _SERVER
+    last = managed.get(owner, field_sets.NONE)
+    managed[owner] = frozenset(field_sets.of(applied, rules)) - _SERVER
     if last:
-        managed: set[Path] = set(_SERVER)
-        for owned in books.values():
-            managed |= field_sets.with_parents(owned)
-        gone = field_sets.with_parents(last) - managed
+        kept: set[Path] = set(_SERVER)
+        for owned in managed.values():
+            kept |= field_sets.with_parents(owned)
+        gone = field_sets.with_parents(last) - kept
         merged = field_sets.without(merged, gone, rules)
         # What stood, unowned or owned, inside something that is gone is gone for everybody.
         _, removed = field_sets.differ(live, merged, rules)
-        books = {other: o if other == owner else o - removed for other, o in books.items()}
-    return merged, {other: owned for other, owned in books.items() if owned}
+        managed = {other: o if other == owner else o - removed for other, o in managed.items()}
+    return merged, {other: owned for other, owned in managed.items() if owned}
 
 
 def update(
-    kind: Kind, live: Manifest, books: Books, new: Manifest, *, owner: Owner
-) -> tuple[Manifest, Books]:
-    """The books after `owner` replaced `live` by `new`: what it changed is its own now."""
+    kind: Kind, live: Manifest, managed: ManagedFields, new: Manifest, *, owner: Owner
+) -> tuple[Manifest, ManagedFields]:
+    """The managed fields after `owner` replaced `live` by `new`: what it changed is its own now."""
     changed, removed = field_sets.differ(live, new, merge_schema.of(kind))
     changed -= _SERVER
-    books = {other: owned - changed - removed for other, owned in books.items()}
-    books[owner] = books.get(owner, field_sets.NONE) | frozenset(changed)
-    return new, {other: owned for other, owned in books.items() if owned}
+    managed = {other: owned - changed - removed for other, owned in managed.items()}
+    managed[owner] = managed.get(owner, field_sets.NONE) | frozenset(changed)
+    return new, {other: owned for other, owned in managed.items() if owned}
 
 
-def scale(books: Books, replicas: int, *, owner: Owner) -> Books:
-    """The books after somebody set another number of replicas through `/scale`.
+def scale(managed: ManagedFields, replicas: int, *, owner: Owner) -> ManagedFields:
+    """The managed fields after somebody set another number of replicas through `/scale`.
 
     Two oddities of the real server are kept, since Hearth has to live with them: a field that
     nobody owned stays so, and zero is booked to nobody (the Scale object leaves it out).
     """
-    if not any(REPLICAS in owned for owned in books.values()):
-        return books
-    books = {other: owned - {REPLICAS} for other, owned in books.items()}
+    if not any(REPLICAS in owned for owned in managed.values()):
+        return managed
+    managed = {other: owned - {REPLICAS} for other, owned in managed.items()}
     if replicas:
-        books[owner] = books.get(owner, field_sets.NONE) | {REPLICAS}
-    return {other: owned for other, owned in books.items() if owned}
+        managed[owner] = managed.get(owner, field_sets.NONE) | {REPLICAS}
+    return {other: owned for other, owned in managed.items() if owned}
 
 
-def _explain(kind: Kind, lost: Books) -> str:
+def _explain(kind: Kind, lost: ManagedFields) -> str:
     count = sum(len(taken) for taken in lost.values())
     parts = [
         f"conflict with {owner} using {kind.api_version}: "

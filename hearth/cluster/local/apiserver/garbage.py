@@ -13,8 +13,11 @@ class Ref(NamedTuple):
     key: ServiceKey
 
 
-class Owners:
-    """Who is alive, and who depends on whom.  Owners are cluster-scoped or of one's namespace."""
+class OwnerGraph:
+    """Who is alive, and who depends on whom.
+
+    Owners are cluster-scoped, or of the namespace of what they own.
+    """
 
     def __init__(self) -> None:
         self._alive: dict[str, Ref] = {}

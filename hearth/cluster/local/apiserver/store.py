@@ -17,8 +17,8 @@ from hearth.cluster.interface import (
     NotFound,
 )
 from hearth.cluster.local.apiserver import defaults, field_ownership, merge_schema, object_meta
-from hearth.cluster.local.apiserver.field_ownership import Books, Owner
-from hearth.cluster.local.apiserver.garbage import Owners, Ref
+from hearth.cluster.local.apiserver.field_ownership import ManagedFields, Owner
+from hearth.cluster.local.apiserver.garbage import OwnerGraph, Ref
 from hearth.cluster.local.apiserver.history import History, Record
 
 Validator = Callable[[Manifest], object]
@@ -53,7 +53,7 @@ class Store:
         self._version = 0
         self._objects: dict[Kind, dict[ServiceKey, Manifest]] = {kind: {} for kind in kinds.ALL}
         self._history = {kind: History(limit=history) for kind in kinds.ALL}
-        self._owners = Owners()
+        self._owners = OwnerGraph()
 
     @property
     def version(self) -> str:
@@ -96,13 +96,15 @@ class Store:
             raise Invalid("metadata.managedFields must not be set in what is applied")
         object_meta.guard(kind, key, before, applied, creates=True)
         live = before if before is not None else object_meta.bare(kind, key)
-        books = field_ownership.read(before)
+        managed = field_ownership.read(before)
         object_meta.strip(kind, applied)
         owner = Owner(manager, "Apply")
-        after, books = field_ownership.apply(kind, live, books, applied, owner=owner, force=force)
+        after, managed = field_ownership.apply(
+            kind, live, managed, applied, owner=owner, force=force
+        )
         after = defaults.normalized(after)
         defaults.fill(kind, after)
-        return self._write(kind, key, before, after, books)
+        return self._write(kind, key, before, after, managed)
 
     def create(self, manifest: Manifest, *, manager: str) -> Manifest:
         metadata = manifest.get("metadata", {})
@@ -117,10 +119,10 @@ class Store:
         defaults.fill(kind, after)
         stated = {name: v for name, v in after.items() if name != "status"}
         owner = Owner(manager, "Update")
-        _, books = field_ownership.update(
+        _, managed = field_ownership.update(
             kind, object_meta.bare(kind, key), {}, stated, owner=owner
         )
-        return self._write(kind, key, None, after, books)
+        return self._write(kind, key, None, after, managed)
 
     def update(self, manifest: Manifest, *, manager: str) -> Manifest:
         """Replace all but the status, guarded by `metadata.resourceVersion` where it is set."""
@@ -133,9 +135,9 @@ class Store:
             after["status"] = before["status"]
         defaults.fill(kind, after)
         owner = Owner(manager, "Update")
-        books = field_ownership.read(before)
-        after, books = field_ownership.update(kind, before, books, after, owner=owner)
-        return self._write(kind, key, before, after, books)
+        managed = field_ownership.read(before)
+        after, managed = field_ownership.update(kind, before, managed, after, owner=owner)
+        return self._write(kind, key, before, after, managed)
 
     def patch_status(self, manifest: Manifest, *, manager: str) -> Manifest:
         """Apply `status` and nothing else."""
@@ -146,9 +148,11 @@ class Store:
         object_meta.guard(kind, key, before, said, creates=False)
         applied = {"status": said.get("status", {})}
         owner = Owner(manager, "Apply", "status")
-        books = field_ownership.read(before)
-        after, books = field_ownership.apply(kind, before, books, applied, owner=owner, force=True)
-        return self._write(kind, key, before, after, books, status_only=True)
+        managed = field_ownership.read(before)
+        after, managed = field_ownership.apply(
+            kind, before, managed, applied, owner=owner, force=True
+        )
+        return self._write(kind, key, before, after, managed, status_only=True)
 
     def scale(self, key: ServiceKey, *, replicas: int, manager: str, uid: str = "") -> Manifest:
         """Set a Deployment's replicas as `/scale` does."""
@@ -162,8 +166,8 @@ class Store:
             return before
         after = {**before, "spec": {**before["spec"], "replicas": replicas}}
         owner = Owner(manager, "Update", "scale")
-        books = field_ownership.scale(field_ownership.read(before), replicas, owner=owner)
-        return self._write(kind, object_meta.key(kind, *key), before, after, books)
+        managed = field_ownership.scale(field_ownership.read(before), replicas, owner=owner)
+        return self._write(kind, object_meta.key(kind, *key), before, after, managed)
 
     def delete(self, manifest: Manifest, *, grace_s: float | None = None) -> None:
         """By name, and by uid where it is set (Conflict).  Absent is fine.
@@ -223,7 +227,7 @@ class Store:
         key: ServiceKey,
         before: Manifest | None,
         after: Manifest,
-        books: Books,
+        managed: ManagedFields,
         *,
         status_only: bool = False,
     ) -> Manifest:
@@ -237,7 +241,7 @@ class Store:
             metadata |= {"uid": self._new_uid(), "creationTimestamp": now}
         if not status_only and merge_schema.has_generation(kind):
             metadata["generation"] = object_meta.generation(kind, before, after)
-        metadata["managedFields"] = field_ownership.written(books, kind, before=before, now=now)
+        metadata["managedFields"] = field_ownership.written(managed, kind, before=before, now=now)
         after = {**after, "metadata": metadata}
         if after == before:
             return before

@@ -18,7 +18,7 @@ from hearth.cluster.workqueue import WorkQueue
 Decide = Callable[[Manifest, list[Manifest]], Decision]
 
 
-class Workloads:
+class Controllers:
     """Runs the Deployment and the Job controller over any `Cluster`."""
 
     def __init__(self, cluster: Cluster) -> None:

@@ -18,7 +18,7 @@ from hearth.cluster.local.keda import scale_spec, scale_status
 from hearth.cluster.local.keda.external_push import Channels
 from hearth.cluster.local.keda.scale_spec import ScaleSpec
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MANAGER = "keda"
 
@@ -156,7 +156,7 @@ class ScaledObjects:
             slot.published = status
         except ClusterError as error:
             said = {"service": str(slot.key), "reason": str(error)}
-            log.info("status not written", extra=said)
+            logger.info("status not written", extra=said)
 
 
 def _read(manifest: Manifest) -> ScaleSpec | _Refused:

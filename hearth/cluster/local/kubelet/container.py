@@ -13,7 +13,7 @@ from hearth.api.meta import Manifest
 from hearth.cluster.local.kubelet import launch, oom, orphans, prober, probes, processes
 from hearth.cluster.local.kubelet.environment import CannotStart
 from hearth.cluster.local.kubelet.logs import Tail
-from hearth.cluster.local.kubelet.machine import Room, timestamp
+from hearth.cluster.local.kubelet.machine import PodContext, timestamp
 from hearth.cluster.local.kubelet.pod_status import ContainerFacts, Running, Terminated, Waiting
 from hearth.cluster.local.kubelet.processes import Exit, Process
 from hearth.cluster.local.kubelet.restart_backoff import Backoff, spell
@@ -25,13 +25,13 @@ _LEAST_GRACE_S = 2.0
 class Container:
     """`run` brings it up and keeps it up; cancelling that leaves its process for `stop`."""
 
-    def __init__(self, spec: Manifest, room: Room, *, restarts: str) -> None:
+    def __init__(self, spec: Manifest, context: PodContext, *, restarts: str) -> None:
         """`restarts`: Always, OnFailure or Never."""
         self.facts = ContainerFacts(name=spec["name"], image=spec.get("image", ""))
         self._spec = spec
-        self._room = room
+        self._context = context
         self._restarts = restarts
-        self._config = room.machine.config
+        self._config = context.machine.config
         self._launch: launch.Launch | None = None
         self._process: Process | None = None
         self._tail = Tail()
@@ -42,9 +42,9 @@ class Container:
     def __repr__(self) -> str:
         return f"<Container {self.facts.name} {self.facts.state}>"
 
-    def say(self, reason: str, message: str = "") -> None:
+    def set_waiting(self, reason: str, message: str = "") -> None:
         """What it waits for."""
-        self._become(replace(self.facts, state=Waiting(reason, message), last=self._past()))
+        self._set_facts(replace(self.facts, state=Waiting(reason, message), last=self._last_exit()))
 
     async def run(self) -> None:
         """Until it ended for good, by its restart policy."""
@@ -55,7 +55,7 @@ class Container:
                 tasks.start_soon(self._probe)
                 ended = await process.wait()
                 tasks.cancel_scope.cancel()
-            self._settle(ended)
+            self._record_exit(ended)
             if self._restarts == "Never" or (self._restarts == "OnFailure" and ended.code == 0):
                 return
             await self._back_off(backoff.pause_s(ran_s=time.monotonic() - self._began))
@@ -75,23 +75,23 @@ class Container:
                 await self._pre_stop(pre_stop, grace_s=grace_s)
                 tasks.cancel_scope.cancel()
             left_s = max(_LEAST_GRACE_S, until - time.monotonic())
-        self._settle(await process.stop(grace_s=left_s))
+        self._record_exit(await process.stop(grace_s=left_s))
 
     async def _start(self) -> Process:
         """Try until a process runs."""
         backoff = self._backoff()
         while True:
-            seen = self._room.machine.sources.rings
+            seen = self._context.machine.references_changed.changes
             try:
                 self._launch = await self._prepare()
-                self._oom_kills = self._room.machine.kills.read()
+                self._oom_kills = self._context.machine.oom_kills.read()
                 process = self._spawn(self._launch)
             except CannotStart as problem:
                 await self._cannot_start(problem, backoff, seen)
             else:
                 self._process, self._began = process, time.monotonic()
-                last, started = self._past(), self._launch.startup is None
-                self._become(
+                last, started = self._last_exit(), self._launch.startup is None
+                self._set_facts(
                     replace(
                         self.facts,
                         state=Running(timestamp()),
@@ -102,30 +102,32 @@ class Container:
                         container_id=f"process://{process.pid}",
                     )
                 )
-                await self._room.recorder.record("Started", f"Started container {self.facts.name}")
+                await self._context.recorder.record(
+                    "Started", f"Started container {self.facts.name}"
+                )
                 return process
 
     async def _prepare(self) -> launch.Launch:
         try:
-            return await launch.prepare(self._spec, self._room)
+            return await launch.prepare(self._spec, self._context)
         except OSError as error:
-            message = orphans.unusable(self._room.machine.state, error)
+            message = orphans.unusable(self._context.machine.state, error)
             raise CannotStart("CreateContainerError", message) from error
 
     def _spawn(self, what: launch.Launch) -> Process:
         tail = self._tail = Tail()
-        log = self._room.log
+        log = self._context.log
 
         def hear(data: bytes) -> None:
             log.write(data)
             tail.write(data)
 
-        uid = self._room.pod["metadata"]["uid"]
+        uid = self._context.pod["metadata"]["uid"]
         try:
-            return Process(what.program, state=self._room.machine.state, mark=uid, output=hear)
+            return Process(what.program, state=self._context.machine.state, mark=uid, output=hear)
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                message = orphans.unusable(self._room.machine.state, error)
+                message = orphans.unusable(self._context.machine.state, error)
                 raise CannotStart("CreateContainerError", message) from error
             raise CannotStart(
                 "RunContainerError",
@@ -135,34 +137,34 @@ class Container:
 
     async def _cannot_start(self, problem: CannotStart, backoff: Backoff, seen: int) -> None:
         """Say why, and wait for the back-off, or for what was missing to appear."""
-        self.say(problem.reason, problem.message)
+        self.set_waiting(problem.reason, problem.message)
         # The one who writes the status goes first, so that a watcher sees both reasons.
         await anyio.lowlevel.checkpoint()
-        await self._room.recorder.record(problem.event, str(problem), warning=True)
+        await self._context.recorder.record(problem.event, str(problem), warning=True)
         if problem.reason == "ErrImagePull":
             image = self.facts.image
-            self.say("ImagePullBackOff", f'Back-off pulling image "{image}": {problem}')
+            self.set_waiting("ImagePullBackOff", f'Back-off pulling image "{image}": {problem}')
         pause_s = backoff.pause_s(ran_s=0) or self._config.backoff_s
         if problem.reason == "CreateContainerConfigError":
             with anyio.move_on_after(pause_s):
-                await self._room.machine.sources.wait(since=seen)
+                await self._context.machine.references_changed.wait(since=seen)
         else:
             await anyio.sleep(pause_s)
 
     async def _back_off(self, pause_s: float) -> None:
         if pause_s:
-            metadata = self._room.pod["metadata"]
+            metadata = self._context.pod["metadata"]
             message = (
                 f"back-off {spell(pause_s)} restarting failed container={self.facts.name}"
                 f" pod={metadata['name']}_{metadata.get('namespace', '')}({metadata['uid']})"
             )
-            self.say("CrashLoopBackOff", message)
-            await self._room.recorder.record(
+            self.set_waiting("CrashLoopBackOff", message)
+            await self._context.recorder.record(
                 "BackOff", f"Back-off restarting failed container {self.facts.name}", warning=True
             )
             await anyio.sleep(pause_s)
 
-    def _settle(self, ended: Exit) -> None:
+    def _record_exit(self, ended: Exit) -> None:
         """Write down how its process ended."""
         state = self.facts.state
         self._process = None
@@ -171,15 +173,17 @@ class Container:
         terminated = Terminated(
             exit_code=ended.code,
             signal=ended.signal,
-            reason=oom.reason(ended, before=self._oom_kills, after=self._room.machine.kills.read()),
+            reason=oom.reason(
+                ended, before=self._oom_kills, after=self._context.machine.oom_kills.read()
+            ),
             message=self._tail.lines() if ended.code else "",
             started_at=state.started_at,
             finished_at=timestamp(),
             container_id=self.facts.container_id,
         )
-        self._become(replace(self.facts, state=terminated, started=False, ready=False))
+        self._set_facts(replace(self.facts, state=terminated, started=False, ready=False))
 
-    def _past(self) -> Terminated | None:
+    def _last_exit(self) -> Terminated | None:
         """How the run before the coming one ended."""
         state = self.facts.state
         return state if isinstance(state, Terminated) else self.facts.last
@@ -193,7 +197,7 @@ class Container:
                     if passing:
                         break
                     await self._fail(startup, "startup")
-            self._become(replace(self.facts, started=True, ready=self._launch.readiness is None))
+            self._set_facts(replace(self.facts, started=True, ready=self._launch.readiness is None))
         readiness, liveness = self._launch.readiness, self._launch.liveness
         async with anyio.create_task_group() as tasks:
             if readiness:
@@ -204,7 +208,7 @@ class Container:
     async def _follow_readiness(self, probe: probes.Probe) -> None:
         async with aclosing(self._verdicts(probe, "Readiness", False)) as verdicts:
             async for passing in verdicts:
-                self._become(replace(self.facts, ready=passing))
+                self._set_facts(replace(self.facts, ready=passing))
 
     async def _follow_liveness(self, probe: probes.Probe) -> None:
         async with aclosing(self._verdicts(probe, "Liveness", True)) as verdicts:
@@ -214,10 +218,10 @@ class Container:
 
     async def _fail(self, probe: probes.Probe, name: str) -> None:
         """End the process; `run` sees that and starts it again."""
-        await self._room.recorder.record(
+        await self._context.recorder.record(
             "Killing", f"Container {self.facts.name} failed {name} probe, will be restarted"
         )
-        grace_s = self._room.pod["spec"].get("terminationGracePeriodSeconds", 30)
+        grace_s = self._context.pod["spec"].get("terminationGracePeriodSeconds", 30)
         if probe.termination_grace_s is not None:
             grace_s = probe.termination_grace_s
         await self.stop(grace_s=float(grace_s), hook=True)
@@ -233,21 +237,21 @@ class Container:
             result = await self._send(probe.action, timeout_s=probe.timeout_s)
             if not result.success:
                 message = f"{name} probe failed: {result.message}"
-                await self._room.recorder.record("Unhealthy", message, warning=True)
+                await self._context.recorder.record("Unhealthy", message, warning=True)
             if verdict.record(result.success):
                 yield result.success
             due_s = probe.next_due_s(due_s=due_s, running_s=time.monotonic() - self._began)
 
     async def _send(self, action: probes.Action, *, timeout_s: float) -> prober.Result:
-        http = self._room.machine.http
+        http = self._context.machine.http
         return await prober.send(action, timeout_s=timeout_s, http=http, execute=self._execute)
 
     async def _execute(self, command: tuple[str, ...], timeout_s: float) -> processes.Finished:
         assert self._launch is not None
         return await processes.run(
             self._launch.command(command),
-            state=self._room.machine.state,
-            mark=self._room.pod["metadata"]["uid"],
+            state=self._context.machine.state,
+            mark=self._context.pod["metadata"]["uid"],
             timeout_s=timeout_s,
         )
 
@@ -256,7 +260,7 @@ class Container:
             await anyio.sleep(float(hook["sleep"].get("seconds") or 0))
             return
         try:
-            action = probes.parse_action(hook, probes.ports_of(self._spec), ip=self._room.ip)
+            action = probes.parse_action(hook, probes.ports_of(self._spec), ip=self._context.ip)
         except probes.BadProbe as error:
             message = str(error)
         else:
@@ -264,7 +268,7 @@ class Container:
             if result.success:
                 return
             message = result.message
-        await self._room.recorder.record(
+        await self._context.recorder.record(
             "FailedPreStopHook", f"PreStopHook failed: {message}", warning=True
         )
 
@@ -275,6 +279,6 @@ class Container:
     def _backoff(self) -> Backoff:
         return Backoff(base_s=self._config.backoff_s, cap_s=self._config.backoff_cap_s)
 
-    def _become(self, facts: ContainerFacts) -> None:
+    def _set_facts(self, facts: ContainerFacts) -> None:
         self.facts = facts
-        self._room.changed()
+        self._context.changed()

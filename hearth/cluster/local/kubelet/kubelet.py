@@ -24,10 +24,10 @@ from hearth.cluster.local.kubelet import (
     programs,
 )
 from hearth.cluster.local.kubelet.config import KubeletConfig
-from hearth.cluster.local.kubelet.machine import Bell, Machine, PodCluster
+from hearth.cluster.local.kubelet.machine import ChangeSignal, Machine, PodCluster
 from hearth.cluster.local.kubelet.pod import Pod
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 """Pause before the cluster is asked again after it failed."""
@@ -58,7 +58,7 @@ class Kubelet:
         self._state = state_dir.expanduser().absolute()
         self._config = config or KubeletConfig()
         self._root = root
-        self._place = programs.place(self._config.images, os.environ)
+        self._programs = programs.read_images(self._config.images, os.environ)
         self._addresses = addresses.Addresses(self._config.pod_network)
         self._pods: dict[str, Pod] = {}
 
@@ -79,23 +79,25 @@ class Kubelet:
             raise orphans.CannotRun("pods as local processes need Linux: use a cluster here")
         with orphans.hold(self._state):
             if killed := await orphans.end(self._state):
-                _log.warning("ended what a killed hearth had left", extra={"pids": sorted(killed)})
+                logger.warning(
+                    "ended what a killed hearth had left", extra={"pids": sorted(killed)}
+                )
             shutil.rmtree(self._state / "pods", ignore_errors=True)
             async with prober.session() as http, anyio.create_task_group() as tasks:
                 machine = Machine(
                     cluster=self._cluster,
                     config=self._config,
                     state=self._state,
-                    place=self._place,
+                    programs=self._programs,
                     environ=os.environ,
                     devices=devices.on_this_machine(self._config.devices, root=self._root),
                     addresses=self._addresses,
                     http=http,
-                    sources=Bell(),
-                    kills=oom.Kills(root=self._root),
+                    references_changed=ChangeSignal(),
+                    oom_kills=oom.OomKillCounter(root=self._root),
                 )
                 for kind in (kinds.SECRET, kinds.CONFIG_MAP, kinds.CLAIM):
-                    tasks.start_soon(self._listen, kind, machine.sources)
+                    tasks.start_soon(self._listen, kind, machine.references_changed)
                 await self._run_pods(machine, tasks, task_status)
 
     async def _run_pods(
@@ -137,10 +139,10 @@ class Kubelet:
         living = {pod.log_path for pod in self._pods.values()}
         logs.prune(self._state, keep=self._config.log_files, living=living)
 
-    async def _listen(self, kind: Kind, bell: Bell) -> None:
+    async def _listen(self, kind: Kind, signal: ChangeSignal) -> None:
         async with aclosing(_follow(self._cluster, kind)) as seen:
             async for _ in seen:
-                bell.ring()
+                signal.notify()
 
 
 async def _follow(cluster: PodCluster, kind: Kind) -> AsyncGenerator[Listing | Change, None]:
@@ -157,7 +159,7 @@ async def _follow(cluster: PodCluster, kind: Kind) -> AsyncGenerator[Listing | C
         except Expired:
             continue
         except ClusterError as error:
-            _log.warning("watch failed", extra={"kind": str(kind), "why": str(error)})
+            logger.warning("watch failed", extra={"kind": str(kind), "error": str(error)})
             await anyio.sleep(_RETRY_S)
 
 

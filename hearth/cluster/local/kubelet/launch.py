@@ -11,7 +11,7 @@ from hearth.cluster import kinds
 from hearth.cluster.interface import ClusterError, NotFound
 from hearth.cluster.local.kubelet import addresses, environment, probes, programs, volumes
 from hearth.cluster.local.kubelet.environment import CannotStart
-from hearth.cluster.local.kubelet.machine import Room
+from hearth.cluster.local.kubelet.machine import PodContext
 from hearth.cluster.local.kubelet.processes import Program
 
 _KINDS = {
@@ -37,10 +37,10 @@ class Launch:
         return dataclasses.replace(self.program, argv=argv)
 
 
-async def prepare(container: Manifest, room: Room) -> Launch:
+async def prepare(container: Manifest, context: PodContext) -> Launch:
     """Read what it needs, lay out its volumes, resolve its words.  Raises CannotStart."""
-    pod, ip, machine = room.pod, room.ip, room.machine
-    found = await _read(room, {*environment.references(container), *volumes.references(pod)})
+    pod, ip, machine = context.pod, context.ip, context.machine
+    found = await _read(context, {*environment.references(container), *volumes.references(pod)})
     secrets = {name: one for (kind, name), one in found.items() if kind == "Secret"}
     config_maps = {name: one for (kind, name), one in found.items() if kind == "ConfigMap"}
     claims = {name: one for (kind, name), one in found.items() if kind == "PersistentVolumeClaim"}
@@ -55,24 +55,25 @@ async def prepare(container: Manifest, room: Room) -> Launch:
         ),
     )
     argv = [
-        environment.expand(word, own) for word in programs.resolve(container, machine.place, ip=ip)
+        environment.expand(word, own)
+        for word in programs.resolve(container, machine.programs, ip=ip)
     ]
     checks = _probes(container, ip=ip)
     mounts = volumes.prepare(
         pod,
         container,
-        volumes.Layout(state=machine.state, pod=room.folder, claims=machine.config.claims),
-        volumes.Found(secrets=secrets, config_maps=config_maps, claims=claims),
+        volumes.VolumeLayout(state=machine.state, pod=context.folder, claims=machine.config.claims),
+        volumes.ReferencedObjects(secrets=secrets, config_maps=config_maps, claims=claims),
     )
     _check_ports(container, ip=ip)
     inherited = environment.inherited(machine.environ, more=machine.config.inherit_env)
-    named = {"HOSTNAME": pod["metadata"]["name"], **room.devices}
+    named = {"HOSTNAME": pod["metadata"]["name"], **context.device_env}
     translated = {name: mounts.translate(value) for name, value in own.items()}
     return Launch(
         program=Program(
             argv=tuple(mounts.translate(word) for word in argv),
             env={**inherited, **named, **translated},
-            cwd=_working_directory(container, room.folder, mounts),
+            cwd=_working_directory(container, context.folder, mounts),
             open_files=machine.config.open_files,
         ),
         mounts=mounts,
@@ -82,12 +83,14 @@ async def prepare(container: Manifest, room: Room) -> Launch:
     )
 
 
-async def _read(room: Room, wanted: set[tuple[str, str]]) -> dict[tuple[str, str], Manifest | None]:
-    namespace = room.pod["metadata"].get("namespace", "")
+async def _read(
+    context: PodContext, wanted: set[tuple[str, str]]
+) -> dict[tuple[str, str], Manifest | None]:
+    namespace = context.pod["metadata"].get("namespace", "")
     found: dict[tuple[str, str], Manifest | None] = {}
     for kind, name in sorted(wanted):
         try:
-            found[kind, name] = await room.machine.cluster.get(_KINDS[kind], namespace, name)
+            found[kind, name] = await context.machine.cluster.get(_KINDS[kind], namespace, name)
         except NotFound:
             found[kind, name] = None
         except ClusterError as error:

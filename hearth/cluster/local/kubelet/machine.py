@@ -25,22 +25,22 @@ class PodCluster(Cluster, Protocol):
         ...
 
 
-class Bell:
-    """Says that something changed which a container may wait for: a Secret, for instance."""
+class ChangeSignal:
+    """Signal: something changed that a container may wait for, a Secret for instance."""
 
     def __init__(self) -> None:
-        self.rings = 0
-        self._rung = anyio.Event()
+        self.changes = 0
+        self._notified = anyio.Event()
 
-    def ring(self) -> None:
-        self.rings += 1
-        self._rung.set()
-        self._rung = anyio.Event()
+    def notify(self) -> None:
+        self.changes += 1
+        self._notified.set()
+        self._notified = anyio.Event()
 
     async def wait(self, *, since: int) -> None:
-        """Until it rang more often than `since`."""
-        while self.rings <= since:
-            await self._rung.wait()
+        """Until there were more changes than `since`."""
+        while self.changes <= since:
+            await self._notified.wait()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,18 +50,18 @@ class Machine:
     cluster: PodCluster
     config: KubeletConfig
     state: Path
-    place: programs.Place
+    programs: programs.ProgramMap
     environ: Mapping[str, str]
     """Hearth's own environment."""
     devices: devices.Devices
     addresses: addresses.Addresses
     http: aiohttp.ClientSession
-    sources: Bell
-    """Rings when a Secret, ConfigMap or claim changed."""
-    kills: oom.Kills
+    references_changed: ChangeSignal
+    """Tells when a Secret, ConfigMap or claim changed."""
+    oom_kills: oom.OomKillCounter
 
 
-class Recorder:
+class EventRecorder:
     """Events of one pod; the same words once."""
 
     def __init__(self, cluster: Cluster, pod: Manifest) -> None:
@@ -102,7 +102,7 @@ class Recorder:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Room:
+class PodContext:
     """What the containers of one pod share."""
 
     machine: Machine
@@ -110,10 +110,10 @@ class Room:
     ip: str
     folder: Path
     """The pod's own, gone with it."""
-    devices: Mapping[str, str]
+    device_env: Mapping[str, str]
     """Variables that name the pod's devices."""
     log: logs.PodLog
-    recorder: Recorder
+    recorder: EventRecorder
     changed: Callable[[], None]
     """To be called when the facts of a container changed."""
 

@@ -8,7 +8,7 @@ _KILLED = 137
 _COUNT = "oom_kill "
 
 
-class Kills:
+class OomKillCounter:
     """How often the kernel has killed for memory: below Hearth's cgroup, else on the machine."""
 
     def __init__(self, *, root: Path = Path("/")) -> None:
@@ -16,7 +16,7 @@ class Kills:
         self._file = next((file for file in files if _count(file) is not None), None)
 
     def __repr__(self) -> str:
-        return f"<Kills {self._file}>"
+        return f"<OomKillCounter {self._file}>"
 
     def read(self) -> int | None:
         """The count as of now; None where the kernel keeps none."""

@@ -81,7 +81,7 @@ async def end(state: Path) -> Collection[int]:
     mark = f"{identity(state)}/".encode()
     stdin = str((state / "stdin").resolve())
 
-    def belongs(seen: sessions.Seen) -> bool:
+    def belongs(seen: sessions.ProcessInfo) -> bool:
         started = recorded.get(seen.session)
         return (
             (started is not None and started <= seen.started)

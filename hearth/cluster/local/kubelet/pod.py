@@ -14,9 +14,9 @@ from hearth.cluster.interface import ClusterError, Conflict, NotFound
 from hearth.cluster.local.kubelet import devices, logs, orphans, pod_status
 from hearth.cluster.local.kubelet.addresses import NoAddress
 from hearth.cluster.local.kubelet.container import Container
-from hearth.cluster.local.kubelet.machine import Machine, Recorder, Room, timestamp
+from hearth.cluster.local.kubelet.machine import EventRecorder, Machine, PodContext, timestamp
 
-_log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 MANAGER = "kubelet"
 _RETRY_S = 1.0
@@ -33,7 +33,7 @@ class Pod:
         self.log_path = logs.path_of(machine.state, metadata.get("namespace", ""), metadata["name"])
         self._manifest = manifest
         self._machine = machine
-        self._recorder = Recorder(machine.cluster, manifest)
+        self._recorder = EventRecorder(machine.cluster, manifest)
         self._folder = machine.state / "pods" / metadata["uid"]
         self._init: list[Container] = []
         self._containers: list[Container] = []
@@ -56,7 +56,7 @@ class Pod:
         if "deletionTimestamp" in metadata:
             self._delete(float(metadata.get("deletionGracePeriodSeconds") or 0))
         elif (gates := self._gates()) != self._facts.gates:
-            self._become(replace(self._facts, gates=gates))
+            self._set_facts(replace(self._facts, gates=gates))
 
     def vanish(self) -> None:
         """The cluster has it no more: nothing is left to be said, only to be ended."""
@@ -92,24 +92,28 @@ class Pod:
             claim = lent.enter_context(self._machine.devices.claim(devices.wanted(self._manifest)))
             await self._schedule(claim)
             ip = await self._address(lent)
-            room = await self._room(held, ip=ip, told=self._machine.devices.variables(claim))
-            self._furnish(room)
+            context = await self._context(
+                held, ip=ip, device_env=self._machine.devices.variables(claim)
+            )
+            self._make_containers(context)
             if await self._initialize():
                 async with anyio.create_task_group() as tasks:
                     for one in self._containers:
-                        one.say("ContainerCreating")
+                        one.set_waiting("ContainerCreating")
                         tasks.start_soon(one.run)
         except Exception as error:  # one pod that is not understood does not end the others
-            _log.exception("pod failed", extra={"pod": repr(self)})
+            logger.exception("pod failed", extra={"pod": repr(self)})
             await self._stop(grace_s=0, hook=False)
             for one in self._containers:
-                one.say("CreateContainerError", f"internal error, see Hearth's log: {error!r}")
+                one.set_waiting(
+                    "CreateContainerError", f"internal error, see Hearth's log: {error!r}"
+                )
         lent.close()
 
     async def _schedule(self, claim: devices.Claim) -> None:
         if not claim.granted.is_set():
             message = self._machine.devices.shortage(claim)
-            self._become(pod_status.PodFacts(unschedulable=message))
+            self._set_facts(pod_status.PodFacts(unschedulable=message))
             await self._recorder.record("FailedScheduling", message, warning=True)
             await claim.granted.wait()
         node, metadata = self._machine.config.node_name, self._manifest["metadata"]
@@ -123,7 +127,7 @@ class Pod:
             try:
                 return lent.enter_context(self._machine.addresses.claim())
             except NoAddress as error:
-                self._become(pod_status.PodFacts(unschedulable=str(error)))
+                self._set_facts(pod_status.PodFacts(unschedulable=str(error)))
                 await self._recorder.record("FailedScheduling", str(error), warning=True)
                 await anyio.sleep(self._machine.config.backoff_s)
 
@@ -136,37 +140,39 @@ class Pod:
                 return logs.PodLog(self.log_path, limit_bytes=limit)
             except OSError as error:
                 message = orphans.unusable(self._machine.state, error)
-                self._become(pod_status.PodFacts(unschedulable=message))
+                self._set_facts(pod_status.PodFacts(unschedulable=message))
                 await self._recorder.record("FailedScheduling", message, warning=True)
                 await anyio.sleep(self._machine.config.backoff_s)
 
-    async def _room(self, held: ExitStack, *, ip: str, told: dict[str, str]) -> Room:
+    async def _context(self, held: ExitStack, *, ip: str, device_env: dict[str, str]) -> PodContext:
         log = await self._log()
         held.callback(log.close)
-        return Room(
+        return PodContext(
             machine=self._machine,
             pod=self._manifest,
             ip=ip,
             folder=self._folder,
-            devices=told,
+            device_env=device_env,
             log=log,
             recorder=self._recorder,
             changed=self._changed,
         )
 
-    def _furnish(self, room: Room) -> None:
+    def _make_containers(self, context: PodContext) -> None:
         spec = self._manifest["spec"]
         restarts = spec.get("restartPolicy", "Always")
         again = "Never" if restarts == "Never" else "OnFailure"
         self._init = [
-            Container(one, room, restarts=again) for one in spec.get("initContainers") or ()
+            Container(one, context, restarts=again) for one in spec.get("initContainers") or ()
         ]
-        self._containers = [Container(one, room, restarts=restarts) for one in spec["containers"]]
-        self._become(
+        self._containers = [
+            Container(one, context, restarts=restarts) for one in spec["containers"]
+        ]
+        self._set_facts(
             replace(
                 self._facts,
                 unschedulable="",
-                ip=room.ip,
+                ip=context.ip,
                 start_time=timestamp(),
                 restarts=restarts,
                 gates=self._gates(),
@@ -185,7 +191,7 @@ class Pod:
         """Begin the end, or hasten it."""
         if self._grace_s is None or grace_s < self._grace_s:
             self._grace_s = grace_s
-            self._become(replace(self._facts, terminating=True))
+            self._set_facts(replace(self._facts, terminating=True))
             self._life.cancel()
             self._ending.cancel()
 
@@ -218,7 +224,9 @@ class Pod:
             except (NotFound, Conflict):
                 return
             except ClusterError as error:
-                _log.warning("pod could not be removed", extra={"pod": repr(self), "why": error})
+                logger.warning(
+                    "pod could not be removed", extra={"pod": repr(self), "error": str(error)}
+                )
                 await anyio.sleep(_RETRY_S)
 
     async def _report(self) -> None:
@@ -228,7 +236,9 @@ class Pod:
             try:
                 await self._write()
             except ClusterError as error:
-                _log.warning("status was not written", extra={"pod": repr(self), "why": error})
+                logger.warning(
+                    "status was not written", extra={"pod": repr(self), "error": str(error)}
+                )
                 await anyio.sleep(_RETRY_S)
                 continue
             await dirty.wait()
@@ -262,7 +272,7 @@ class Pod:
         gates = self._manifest["spec"].get("readinessGates") or ()
         return tuple((gate["conditionType"], gate["conditionType"] in met) for gate in gates)
 
-    def _become(self, facts: pod_status.PodFacts) -> None:
+    def _set_facts(self, facts: pod_status.PodFacts) -> None:
         self._facts = facts
         self._changed()
 

@@ -134,7 +134,7 @@ class Process:
         self.kill()
         return await self.wait()
 
-    def _belongs(self, seen: sessions.Seen) -> bool:
+    def _belongs(self, seen: sessions.ProcessInfo) -> bool:
         return seen.session == self.pid or sessions.marked(seen.pid, self._mark.encode() + b"\0")
 
     def _signal(self, number: signal.Signals) -> None:

@@ -55,7 +55,7 @@ _IMAGE = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class ProgramMap:
     """Where programs are looked for, and what a person mapped."""
 
     images: tuple[tuple[str, tuple[str, ...]], ...]
@@ -69,7 +69,7 @@ class Place:
         )
 
 
-def place(images: Mapping[str, str], environ: Mapping[str, str]) -> Place:
+def read_images(images: Mapping[str, str], environ: Mapping[str, str]) -> ProgramMap:
     """Read the setting.  Raises ValueError for a command line that cannot be split."""
     mapped = []
     for pattern, line in images.items():
@@ -80,10 +80,10 @@ def place(images: Mapping[str, str], environ: Mapping[str, str]) -> Place:
         if not argv:
             raise ValueError(f"the command of image {pattern!r} is empty")
         mapped.append((pattern, argv))
-    return Place(images=(*mapped, *_BUILT_IN), environ=environ)
+    return ProgramMap(images=(*mapped, *_BUILT_IN), environ=environ)
 
 
-def resolve(container: Manifest, place: Place, *, ip: str) -> list[str]:
+def resolve(container: Manifest, program_map: ProgramMap, *, ip: str) -> list[str]:
     """The command line of a container.  Raises CannotStart with what to do about it.
 
     `$(NAME)` is still in it, and so are paths of the container's mounts.
@@ -95,12 +95,14 @@ def resolve(container: Manifest, place: Place, *, ip: str) -> list[str]:
             f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}":'
             " invalid reference format",
         )
-    mapped = next((argv for pattern, argv in place.images if fnmatchcase(image, pattern)), None)
+    mapped = next(
+        (argv for pattern, argv in program_map.images if fnmatchcase(image, pattern)), None
+    )
     port = _port(container)
     command = [str(word) for word in container.get("command") or ()]
     args = [str(word) for word in container.get("args") or ()]
-    beside = _find(mapped[0], place) if mapped else None
-    if command and (program := _runnable(command[0], place, beside=beside)):
+    beside = _find(mapped[0], program_map) if mapped else None
+    if command and (program := _runnable(command[0], program_map, beside=beside)):
         argv = [program, *command[1:]]
     elif mapped:
         argv = [beside or _missing(mapped[0], image), *_filled(mapped[1:], ip=ip, port=port)]
@@ -120,19 +122,19 @@ def resolve(container: Manifest, place: Place, *, ip: str) -> list[str]:
     return argv if name not in _LISTENS or told else _listening(argv, ip=ip, port=port)
 
 
-def _find(program: str, place: Place) -> str | None:
+def _find(program: str, program_map: ProgramMap) -> str | None:
     """A program by its variable, as a path, or on the PATH; None where it cannot be executed."""
-    named = place.environ.get(_VARIABLES.get(program, ""), "")
-    found = shutil.which(os.path.expanduser(named or program), path=place.path)
+    named = program_map.environ.get(_VARIABLES.get(program, ""), "")
+    found = shutil.which(os.path.expanduser(named or program), path=program_map.path)
     return found and os.path.abspath(found)
 
 
-def _runnable(program: str, place: Place, *, beside: str | None) -> str | None:
+def _runnable(program: str, program_map: ProgramMap, *, beside: str | None) -> str | None:
     if "/" in program:
         absolute = os.path.isabs(program) and os.path.isfile(program)
         return program if absolute and os.access(program, os.X_OK) else None
     folder = os.path.dirname(beside) if beside else ""
-    found = (folder and shutil.which(program, path=folder)) or _find(program, place)
+    found = (folder and shutil.which(program, path=folder)) or _find(program, program_map)
     return found or (sys.executable if program in ("python", "python3") else None)
 
 

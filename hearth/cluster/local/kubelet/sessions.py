@@ -25,7 +25,7 @@ _DEATH_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ProcessInfo:
     """One process, as /proc shows it."""
 
     pid: int
@@ -35,7 +35,7 @@ class Seen:
     zombie: bool
 
 
-def look(pid: int) -> Seen | None:
+def look(pid: int) -> ProcessInfo | None:
     """None where there is no such process."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()
@@ -43,7 +43,9 @@ def look(pid: int) -> Seen | None:
         return None
     # The name is in brackets and may hold anything, brackets too; what follows is numbers.
     fields = text[text.rindex(")") + 2 :].split()
-    return Seen(pid, session=int(fields[3]), started=int(fields[19]), zombie=fields[0] in "ZX")
+    return ProcessInfo(
+        pid, session=int(fields[3]), started=int(fields[19]), zombie=fields[0] in "ZX"
+    )
 
 
 def marked(pid: int, mark: bytes) -> bool:
@@ -63,14 +65,14 @@ def reads_from(pid: int) -> str:
         return ""
 
 
-def find(belongs: Callable[[Seen], bool]) -> list[int]:
+def find(belongs: Callable[[ProcessInfo], bool]) -> list[int]:
     """Pids of living processes that belong; never this one."""
     pids = (int(name) for name in os.listdir(_PROC) if name.isdigit())
     seen = (look(pid) for pid in pids if pid != os.getpid())
     return [one.pid for one in seen if one is not None and not one.zombie and belongs(one)]
 
 
-async def end(belongs: Callable[[Seen], bool]) -> Collection[int]:
+async def end(belongs: Callable[[ProcessInfo], bool]) -> Collection[int]:
     """Kill all that belong and wait until they are gone.  Answers with the pids it killed."""
     killed: set[int] = set()
     for _ in range(_ROUNDS):
@@ -86,7 +88,7 @@ async def end(belongs: Callable[[Seen], bool]) -> Collection[int]:
     return killed
 
 
-def _kill(belongs: Callable[[Seen], bool]) -> dict[int, int]:
+def _kill(belongs: Callable[[ProcessInfo], bool]) -> dict[int, int]:
     """Pid to pidfd of each that was killed."""
     handles = {}
     for pid in find(belongs):

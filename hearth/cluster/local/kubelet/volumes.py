@@ -28,7 +28,7 @@ _SHARED_MEMORY = "/dev/shm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Layout:
+class VolumeLayout:
     """Where the folders of one pod's volumes go."""
 
     state: Path
@@ -39,7 +39,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class ReferencedObjects:
     """What the cluster knows of the objects that the volumes name; None: not there."""
 
     secrets: Mapping[str, Manifest | None]
@@ -80,7 +80,9 @@ def references(pod: Manifest) -> Iterator[tuple[str, str]]:
                 yield "ConfigMap", _name(source["configMap"])
 
 
-def prepare(pod: Manifest, container: Manifest, layout: Layout, found: Found) -> Mounts:
+def prepare(
+    pod: Manifest, container: Manifest, layout: VolumeLayout, found: ReferencedObjects
+) -> Mounts:
     """Create what must be there, and say where it is.  Raises CannotStart (event FailedMount)."""
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes") or ()}
     folders: list[tuple[str, str]] = []
@@ -101,7 +103,9 @@ def prepare(pod: Manifest, container: Manifest, layout: Layout, found: Found) ->
     return Mounts(tuple(folders))
 
 
-def _folder(volume: Manifest, pod: Manifest, layout: Layout, found: Found) -> Path:
+def _folder(
+    volume: Manifest, pod: Manifest, layout: VolumeLayout, found: ReferencedObjects
+) -> Path:
     name = volume["name"]
     if host := volume.get("hostPath"):
         return _host_path(name, host, layout)
@@ -122,7 +126,7 @@ def _folder(volume: Manifest, pod: Manifest, layout: Layout, found: Found) -> Pa
     return folder
 
 
-def _host_path(name: str, host: Manifest, layout: Layout) -> Path:
+def _host_path(name: str, host: Manifest, layout: VolumeLayout) -> Path:
     path, kind = Path(str(host["path"])), str(host.get("type") or "")
     if path.exists():
         return path
@@ -137,7 +141,7 @@ def _host_path(name: str, host: Manifest, layout: Layout) -> Path:
     return inside
 
 
-def _claim(name: str, key: str, layout: Layout, *, known: bool) -> Path:
+def _claim(name: str, key: str, layout: VolumeLayout, *, known: bool) -> Path:
     if key in layout.claims:
         chosen: Path = layout.claims[key].expanduser().absolute()
         if not chosen.is_dir():
@@ -172,7 +176,9 @@ def _name(reference: Manifest) -> str:
     return str(reference.get("secretName") or reference.get("name") or "")
 
 
-def _files(volume: str, source: Manifest, found: Found) -> Iterator[tuple[str, bytes, int]]:
+def _files(
+    volume: str, source: Manifest, found: ReferencedObjects
+) -> Iterator[tuple[str, bytes, int]]:
     kind, key = ("Secret", "secret") if "secret" in source else ("ConfigMap", "configMap")
     if key not in source:
         raise _failed(volume, "of projected sources only secret and configMap can be had here")

@@ -1,4 +1,4 @@
-"""What the contract suite does not reach: books of one object, step by step."""
+"""What the contract suite does not reach: managed of one object, step by step."""
 
 import pytest
 
@@ -11,41 +11,41 @@ ONE, TWO = Owner("one", "Apply"), Owner("two", "Apply")
 LIVE = {"metadata": {"name": "c"}}
 
 
-def apply(live, books, applied, owner, *, force=True):
-    return field_ownership.apply(kinds.DEPLOYMENT, live, books, applied, owner=owner, force=force)
+def apply(live, managed, applied, owner, *, force=True):
+    return field_ownership.apply(kinds.DEPLOYMENT, live, managed, applied, owner=owner, force=force)
 
 
-def owned(books):
-    return {str(o): sorted(".".join(s[2:] for s in p) for p in f) for o, f in books.items()}
+def owned(managed):
+    return {str(o): sorted(".".join(s[2:] for s in p) for p in f) for o, f in managed.items()}
 
 
 def test_a_named_field_goes_with_its_last_part_and_with_what_nobody_owns_inside():
-    live, books = apply(LIVE, {}, {"spec": {"strategy": {"type": "Recreate"}}}, ONE)
+    live, managed = apply(LIVE, {}, {"spec": {"strategy": {"type": "Recreate"}}}, ONE)
     live["spec"]["strategy"]["default"] = "unowned"
-    live, books = apply(live, books, {"spec": {"replicas": 1}}, ONE)
+    live, managed = apply(live, managed, {"spec": {"replicas": 1}}, ONE)
     assert live["spec"] == {"replicas": 1}
-    assert owned(books) == {'"one"': ["spec.replicas"]}
+    assert owned(managed) == {'"one"': ["spec.replicas"]}
 
 
 def test_what_stood_in_a_removed_item_is_nobodys():
     item = {"name": "a", "image": "b"}
-    live, books = apply(LIVE, {}, {"containers": [item]}, ONE)
+    live, managed = apply(LIVE, {}, {"containers": [item]}, ONE)
     live = {**live, "containers": [{**item, "args": ["x"]}]}
     update = Owner("someone", "Update")
-    _, books = field_ownership.update(
-        kinds.DEPLOYMENT, {**live, "containers": [item]}, books, live, owner=update
+    _, managed = field_ownership.update(
+        kinds.DEPLOYMENT, {**live, "containers": [item]}, managed, live, owner=update
     )
-    assert owned(books)['"someone"'] == ['containers.{"name":"a"}.args']
-    live, books = apply(live, books, {"containers": [{"name": "z", "image": "b"}]}, ONE)
+    assert owned(managed)['"someone"'] == ['containers.{"name":"a"}.args']
+    live, managed = apply(live, managed, {"containers": [{"name": "z", "image": "b"}]}, ONE)
     assert [c["name"] for c in live["containers"]] == ["z"]
-    assert list(books) == [ONE]
+    assert list(managed) == [ONE]
 
 
 def test_all_conflicts_are_named():
-    live, books = apply(LIVE, {}, {"spec": {"replicas": 1, "paused": True}}, ONE)
+    live, managed = apply(LIVE, {}, {"spec": {"replicas": 1, "paused": True}}, ONE)
     wanted = {"spec": {"replicas": 2, "paused": False}}
     with pytest.raises(Conflict) as raised:
-        apply(live, books, wanted, TWO, force=False)
+        apply(live, managed, wanted, TWO, force=False)
     assert str(raised.value) == (
         'Apply failed with 2 conflicts: conflict with "one" using apps/v1: '
         ".spec.paused, .spec.replicas"
@@ -53,12 +53,12 @@ def test_all_conflicts_are_named():
 
 
 def test_an_entry_keeps_its_time_while_its_fields_stay():
-    _, books = apply(LIVE, {}, {"spec": {"replicas": 1}}, ONE)
+    _, managed = apply(LIVE, {}, {"spec": {"replicas": 1}}, ONE)
     kind = kinds.DEPLOYMENT
-    first = field_ownership.written(books, kind, before=None, now="t1")
+    first = field_ownership.written(managed, kind, before=None, now="t1")
     before = {"metadata": {"managedFields": first}}
-    assert field_ownership.read(before) == books
-    _, more = apply({**LIVE, "spec": {"replicas": 1}}, books, {"spec": {"paused": True}}, TWO)
+    assert field_ownership.read(before) == managed
+    _, more = apply({**LIVE, "spec": {"replicas": 1}}, managed, {"spec": {"paused": True}}, TWO)
     second = field_ownership.written(more, kind, before=before, now="t2")
     assert [entry["time"] for entry in second] == ["t1", "t2"]
     assert second[0] is first[0]
@@ -67,9 +67,9 @@ def test_an_entry_keeps_its_time_while_its_fields_stay():
 def test_scale_books_only_what_somebody_owned():
     scaler = Owner("keda", "Update", "scale")
     assert field_ownership.scale({}, 3, owner=scaler) == {}
-    books = {ONE: frozenset({field_ownership.REPLICAS})}
-    assert field_ownership.scale(books, 3, owner=scaler) == {
+    managed = {ONE: frozenset({field_ownership.REPLICAS})}
+    assert field_ownership.scale(managed, 3, owner=scaler) == {
         scaler: frozenset({field_ownership.REPLICAS})
     }
-    assert field_ownership.scale(books, 0, owner=scaler) == {}
+    assert field_ownership.scale(managed, 0, owner=scaler) == {}
     assert str(scaler) == '"keda" with subresource "scale"'

@@ -1,6 +1,6 @@
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
-from hearth.cluster.local.apiserver.garbage import Owners, Ref
+from hearth.cluster.local.apiserver.garbage import OwnerGraph, Ref
 
 
 def ref(name, namespace="ai"):
@@ -12,7 +12,7 @@ def manifest(uid, *owners):
 
 
 def test_a_reference_that_was_dropped_binds_no_more():
-    owners = Owners()
+    owners = OwnerGraph()
     owners.put(ref("o"), None, manifest("o"))
     owners.put(ref("c"), None, manifest("c", "o"))
     owners.put(ref("c"), manifest("c", "o"), manifest("c"))
@@ -20,7 +20,7 @@ def test_a_reference_that_was_dropped_binds_no_more():
 
 
 def test_owners_are_looked_for_in_ones_own_namespace_and_above_all():
-    owners = Owners()
+    owners = OwnerGraph()
     owners.put(ref("near"), None, manifest("near"))
     owners.put(ref("far", "other"), None, manifest("far"))
     owners.put(ref("wide", ""), None, manifest("wide"))
@@ -34,7 +34,7 @@ def test_owners_are_looked_for_in_ones_own_namespace_and_above_all():
 
 
 def test_nothing_is_kept_of_what_is_gone():
-    owners = Owners()
+    owners = OwnerGraph()
     owners.put(ref("o"), None, manifest("o"))
     owners.put(ref("c"), None, manifest("c", "o", "p"))
     assert owners.remove(ref("o"), manifest("o")) == [ref("c")]

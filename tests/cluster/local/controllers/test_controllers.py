@@ -7,7 +7,7 @@ import anyio
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.local.cluster import LocalCluster
-from hearth.cluster.local.controllers.controllers import Workloads
+from hearth.cluster.local.controllers.controllers import Controllers
 from tests import hanging
 
 CHAT = ServiceKey("ai", "chat")
@@ -85,7 +85,7 @@ async def machine():
     cluster = LocalCluster()
     made = Machine(cluster)
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(Workloads(cluster).run)
+        tasks.start_soon(Controllers(cluster).run)
         tasks.start_soon(made.kubelet)
         yield made
         tasks.cancel_scope.cancel()

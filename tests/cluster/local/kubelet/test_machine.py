@@ -3,30 +3,30 @@ import anyio
 from hearth.cluster import kinds
 from hearth.cluster.interface import Unavailable
 from hearth.cluster.local.cluster import LocalCluster
-from hearth.cluster.local.kubelet.machine import Bell, Recorder
+from hearth.cluster.local.kubelet.machine import ChangeSignal, EventRecorder
 from tests import hanging
 
 POD = {"metadata": {"name": "chat-1", "namespace": "ai", "uid": "u1"}}
 
 
-async def test_a_bell_that_rang_before_one_waited_is_not_missed():
-    bell = Bell()
-    heard = bell.rings
-    bell.ring()
+async def test_a_change_before_one_waits_is_not_missed():
+    signal = ChangeSignal()
+    heard = signal.changes
+    signal.notify()
     with hanging.guard():
-        await bell.wait(since=heard)
+        await signal.wait(since=heard)
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(lambda: bell.wait(since=1))
-            tasks.start_soon(lambda: bell.wait(since=2))
+            tasks.start_soon(lambda: signal.wait(since=1))
+            tasks.start_soon(lambda: signal.wait(since=2))
             await anyio.wait_all_tasks_blocked()
-            bell.ring()
+            signal.notify()
             await anyio.wait_all_tasks_blocked()
-            bell.ring()
+            signal.notify()
 
 
 async def test_the_same_words_are_one_event():
     cluster = LocalCluster()
-    recorder = Recorder(cluster, POD)
+    recorder = EventRecorder(cluster, POD)
     for _ in range(2):
         await recorder.record("Unhealthy", "no answer", warning=True)
     await recorder.record("Started", "here")
@@ -44,4 +44,4 @@ class Away(LocalCluster):
 
 
 async def test_an_event_that_cannot_be_written_is_nobodys_failure():
-    await Recorder(Away(), POD).record("Started", "here")
+    await EventRecorder(Away(), POD).record("Started", "here")

@@ -41,7 +41,7 @@ def test_hearth_s_own_cgroup_counts(tmp_path):
     write(tmp_path, "proc/self/cgroup", "4:memory:/old\n0::/user.slice/shell\n")
     events = "sys/fs/cgroup/user.slice/shell/memory.events"
     write(tmp_path, events, EVENTS)
-    kills = oom.Kills(root=tmp_path)
+    kills = oom.OomKillCounter(root=tmp_path)
     assert kills.read() == 3
     write(tmp_path, events, EVENTS.replace("oom_kill 3", "oom_kill 4"))
     assert kills.read() == 4
@@ -50,15 +50,15 @@ def test_hearth_s_own_cgroup_counts(tmp_path):
 def test_a_container_s_cgroup_is_the_root_that_it_sees(tmp_path):
     write(tmp_path, "proc/self/cgroup", "0::/\n")
     write(tmp_path, "sys/fs/cgroup/memory.events", EVENTS)
-    assert oom.Kills(root=tmp_path).read() == 3
+    assert oom.OomKillCounter(root=tmp_path).read() == 3
 
 
 def test_else_the_machine_s(tmp_path):
     write(tmp_path, "proc/self/cgroup", "0::/\n")  # the real root has no memory.events
     write(tmp_path, "proc/vmstat", VMSTAT)
-    assert oom.Kills(root=tmp_path).read() == 18
+    assert oom.OomKillCounter(root=tmp_path).read() == 18
 
 
 def test_a_kernel_that_does_not_count(tmp_path):
     write(tmp_path, "proc/vmstat", "nr_free_pages 9\n")
-    assert oom.Kills(root=tmp_path).read() is None
+    assert oom.OomKillCounter(root=tmp_path).read() is None

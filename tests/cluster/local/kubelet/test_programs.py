@@ -19,8 +19,8 @@ def bin_dir(tmp_path):
 
 
 def resolve(bin_dir, image, *, images=None, env=None, **container):
-    place = programs.place(images or {}, {"PATH": str(bin_dir), **(env or {})})
-    return programs.resolve({"image": image, "ports": PORTS, **container}, place, ip=IP)
+    program_map = programs.read_images(images or {}, {"PATH": str(bin_dir), **(env or {})})
+    return programs.resolve({"image": image, "ports": PORTS, **container}, program_map, ip=IP)
 
 
 LISTEN = ["--host", IP, "--port", "8000"]
@@ -78,7 +78,7 @@ def test_a_variable_says_where_the_program_is(bin_dir, tmp_path):
         ("any/thing:1", ["tool", "x"], ["@tool", "x"]),
         # One beside the mapped program comes before any other of that name.
         ("vllm:1", ["python3", "-c", "1"], ["@python3", "-c", "1"]),
-        # The same program at another place: the rest of the command stays.
+        # The same program at another program_map: the rest of the command stays.
         ("llama-server:1", ["/app/llama-server", "-c", "1"], ["@llama-server", "-c", "1", *LISTEN]),
         ("vllm:1", ["/opt/bin/vllm", "serve", "m"], ["@vllm", "serve", "m", *LISTEN]),
         # Another program that is not here gives way to the mapped one.
@@ -127,7 +127,7 @@ def test_a_known_engine_that_is_not_installed(tmp_path, image, variable):
 @pytest.mark.parametrize(("line", "message"), [("a 'b", "not closed"), (" ", "is empty")])
 def test_a_mapping_that_cannot_be_read(line, message):
     with pytest.raises(ValueError, match=message):
-        programs.place({"x": line}, {})
+        programs.read_images({"x": line}, {})
 
 
 def test_a_file_that_is_no_program_is_not_run(bin_dir):

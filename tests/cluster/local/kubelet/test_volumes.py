@@ -5,7 +5,7 @@ import pytest
 
 from hearth.cluster.local.kubelet import volumes
 from hearth.cluster.local.kubelet.environment import CannotStart
-from hearth.cluster.local.kubelet.volumes import Found, Layout, Mounts
+from hearth.cluster.local.kubelet.volumes import Mounts, ReferencedObjects, VolumeLayout
 
 
 @pytest.fixture
@@ -13,10 +13,10 @@ def layout(tmp_path):
     mapped = tmp_path / "mapped"
     mapped.mkdir()
     claims = {"ai/mapped": mapped, "ai/broken": tmp_path / "not there"}
-    return Layout(state=tmp_path / "state", pod=tmp_path / "state/pods/u1", claims=claims)
+    return VolumeLayout(state=tmp_path / "state", pod=tmp_path / "state/pods/u1", claims=claims)
 
 
-FOUND = Found(
+FOUND = ReferencedObjects(
     secrets={"key": {"data": {"token": base64.b64encode(b"s").decode()}}, "gone": None},
     config_maps={"conf": {"data": {"a": "1", "b": "2"}}},
     claims={"chat-cache": {"kind": "PersistentVolumeClaim"}, "weights": None},
