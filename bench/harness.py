@@ -12,7 +12,7 @@ import anyio
 from hearth import loop
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.keda.gate import ScalerGate
+from hearth.keda.demand_view import ScalerGate
 from hearth.keda.push_streams import PushStreams
 from hearth.metrics.prometheus import Metrics
 from hearth.proxy.config import GatewayConfig

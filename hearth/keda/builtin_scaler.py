@@ -19,8 +19,7 @@ from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, SourceError
 from hearth.cluster.autoscaler.status import ScaleStatus
 from hearth.cluster.autoscaler.target import Size
 from hearth.cluster.interface import Cluster
-from hearth.keda.demand_view import DemandUnknown
-from hearth.keda.push_streams import ServiceGone
+from hearth.keda.demand_view import DemandUnknown, ServiceGone
 from hearth.keda.scaler_server import ScalerServer
 from hearth.keda.scaling_inputs import ScalingInputs
 from hearth.routes import Route, RouteTable, Scale

@@ -5,15 +5,65 @@ from collections.abc import Callable
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.keda import push_streams
-from hearth.keda.gate import ScalerGate
 from hearth.routes import RouteTable
 
 logger = logging.getLogger(__name__)
 
+STARTING = "Hearth has not read the cluster's state yet"
+
 
 class DemandUnknown(Exception):
     """What the tables say cannot be trusted now; the message says why."""
+
+
+class ServiceGone(Exception):
+    """There is no such service, or not any more."""
+
+
+class ScalerGate:
+    """Closed until the caches are synced, while this process is fenced, and from its stop on.
+
+    While it is closed, activity and metrics are UNAVAILABLE (KEDA then leaves replicas alone) and
+    nothing is pushed.
+    """
+
+    def __init__(self) -> None:
+        self._closed: str | None = STARTING
+        self._listeners: list[Callable[[], None]] = []
+
+    @property
+    def closed(self) -> str | None:
+        """Why the gate is closed; None when it is open."""
+        return self._closed
+
+    def open(self) -> None:
+        """The tables are complete: they may be told."""
+        self._set(None)
+
+    def close(self, reason: str) -> None:
+        """The tables cannot be trusted any more; `reason` is what KEDA reads."""
+        self._set(reason)
+
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` in the tick in which the gate opens or closes; returns how to stop."""
+        self._listeners.append(listener)
+        return lambda: self._listeners.remove(listener)
+
+    def __repr__(self) -> str:
+        return f"<ScalerGate {self._closed or 'open'}>"
+
+    def _set(self, closed: str | None) -> None:
+        changed = (closed is None) != (self._closed is None)
+        self._closed = closed
+        if changed:
+            for listener in tuple(self._listeners):
+                listener()
+
+
+def exists(routes: RouteTable, key: ServiceKey, uid: str) -> bool:
+    """Whether there is such a service; a trigger without uid stands for any of that name."""
+    route = routes.find(key)
+    return route is not None and uid in ("", route.uid)
 
 
 class DemandView:
@@ -50,7 +100,7 @@ class DemandView:
         self._taken_over_until = float("-inf")
 
     def active(self, key: ServiceKey, *, uid: str) -> bool:
-        """Whether it is wanted, or was lately.  Raises DemandUnknown, push_streams.ServiceGone."""
+        """Whether it is wanted, or was lately.  Raises DemandUnknown, ServiceGone."""
         self._check(key, uid)
         return self._demand.active(key) or self._inherited(key) > 0
 
@@ -77,8 +127,8 @@ class DemandView:
     def _check(self, key: ServiceKey, uid: str) -> None:
         if self._gate.closed is not None:
             raise DemandUnknown(self._gate.closed)
-        if not push_streams.exists(self._routes, key, uid):
-            raise push_streams.ServiceGone(key)
+        if not exists(self._routes, key, uid):
+            raise ServiceGone(key)
 
     def _inherited(self, key: ServiceKey) -> int:
         """Endpoints that may serve streams of the process before this one."""

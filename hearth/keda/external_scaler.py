@@ -16,7 +16,7 @@ from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
 from hearth.keda import messages, push_streams, unary
-from hearth.keda.demand_view import DemandUnknown, DemandView
+from hearth.keda.demand_view import DemandUnknown, DemandView, ServiceGone
 from hearth.keda.tls import sni_port
 from hearth.routes import RouteTable
 
@@ -109,7 +109,7 @@ class ExternalScaler(externalscaler_grpc.ExternalScalerBase):
                     await self._push_streams.stream(
                         key, uid=wanted.uid, send=send, send_now=send_now, tls=over_tls
                     )
-                except push_streams.ServiceGone:
+                except ServiceGone:
                     self._permit(stream.peer, key)
                     raise
 
@@ -207,7 +207,7 @@ def _translated(key: ServiceKey) -> Iterator[None]:
         yield
     except DemandUnknown as error:
         raise GRPCError(Status.UNAVAILABLE, str(error)) from error
-    except push_streams.ServiceGone:
+    except ServiceGone:
         raise _not_found(key) from None
 
 

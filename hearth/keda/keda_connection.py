@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from hearth.api.meta import ServiceKey
-from hearth.keda.gate import ScalerGate
+from hearth.keda.demand_view import ScalerGate
 from hearth.keda.push_streams import PushStreams
 from hearth.routes import RouteTable
 

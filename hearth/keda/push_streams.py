@@ -16,7 +16,7 @@ import anyio
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable, Listener
-from hearth.keda.gate import ScalerGate
+from hearth.keda.demand_view import ScalerGate, ServiceGone, exists
 from hearth.keda.push_schedule import PushRecord, UnservedPeriod, current_period, is_due
 from hearth.routes import RouteTable
 
@@ -28,10 +28,6 @@ Send = Callable[[], Awaitable[None]]
 SendNow = Callable[[], bool]
 """Send without waiting; False where that cannot be done, and nothing was sent."""
 Sleep = Callable[[float], Awaitable[object]]
-
-
-class ServiceGone(Exception):
-    """The stream's service does not exist, or not any more."""
 
 
 class ScalerObserver(Protocol):
@@ -51,12 +47,6 @@ class Unobserved:
     def stream_closed(self, key: ServiceKey) -> None: ...
     def pushed(self, key: ServiceKey) -> None: ...
     def called(self, method: str, *, code: str) -> None: ...
-
-
-def exists(routes: RouteTable, key: ServiceKey, uid: str) -> bool:
-    """Whether there is such a service; a trigger without uid stands for any of that name."""
-    route = routes.find(key)
-    return route is not None and uid in ("", route.uid)
 
 
 @dataclass(slots=True, eq=False)

@@ -16,9 +16,8 @@ from hearth import bind_errors, listening, tcp_keepalive
 from hearth.api.meta import ServiceKey, authority
 from hearth.demand import DemandTable
 from hearth.keda import blocks
-from hearth.keda.demand_view import DemandView
+from hearth.keda.demand_view import DemandView, ScalerGate
 from hearth.keda.external_scaler import ExternalScaler
-from hearth.keda.gate import ScalerGate
 from hearth.keda.gathered import Gathered
 from hearth.keda.push_streams import PushStreams, ScalerObserver, Sleep, Unobserved
 from hearth.keda.tls import sni_port

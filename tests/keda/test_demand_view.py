@@ -4,9 +4,7 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.keda.demand_view import DemandUnknown, DemandView
-from hearth.keda.gate import ScalerGate
-from hearth.keda.push_streams import ServiceGone
+from hearth.keda.demand_view import STARTING, DemandUnknown, DemandView, ScalerGate, ServiceGone
 from hearth.routes import Backend, Route, RouteTable
 from tests.virtualtime import VirtualTime
 
@@ -75,3 +73,25 @@ def test_nothing_is_said_of_what_is_not_known():
     routes.put(Route(key=KEY, uid="another", created=0, phase="Ready"))
     with pytest.raises(ServiceGone):
         answers.metric(KEY, uid="u", target=4)
+
+
+def test_the_gate_starts_closed_and_tells_of_each_turn_once():
+    gate, told = ScalerGate(), []
+    gate.listen(lambda: told.append(gate.closed))
+    stop = gate.listen(lambda: told.append("too much"))
+    stop()
+    assert gate.closed == STARTING
+    gate.open()
+    gate.open()
+    gate.close("fenced")
+    gate.close("stopping")
+    gate.open()
+    assert told == [None, "fenced", None]
+    assert repr(gate) == "<ScalerGate open>"
+
+
+def test_the_gate_gives_the_latest_reason_is_given():
+    gate = ScalerGate()
+    gate.close("fenced")
+    assert gate.closed == "fenced"
+    assert repr(gate) == "<ScalerGate fenced>"

@@ -10,7 +10,7 @@ import pytest
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.keda import keda_connection
-from hearth.keda.gate import ScalerGate
+from hearth.keda.demand_view import ScalerGate
 from hearth.keda.keda_connection import COMPLAINT_S, OVERLOOKED_S, SILENT_S, KedaConnection
 from hearth.keda.push_streams import PushStreams, Unobserved
 from hearth.routes import Route, RouteTable

@@ -4,7 +4,7 @@ import anyio
 import anyio.lowlevel
 
 from hearth.keda import push_streams
-from hearth.keda.gate import ScalerGate
+from hearth.keda.demand_view import ScalerGate
 from tests.keda.conftest import KEY, reference
 
 
