@@ -33,14 +33,14 @@ from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.hosts import HostTable
 from hearth.proxy.keys import ReadSecret
-from hearth.reconcile.attention import Edges, FirstLook
+from hearth.reconcile.caches import GUARDED, OWNED, Watching
 from hearth.reconcile.key_secrets import KeySecrets
-from hearth.reconcile.llmservice import Reconciler
-from hearth.reconcile.publishing import Publisher
-from hearth.reconcile.shared import SharedEndpoints
-from hearth.reconcile.site import Site
+from hearth.reconcile.namespace_reconciler import SharedEndpoints
+from hearth.reconcile.render.release import Site
+from hearth.reconcile.requeue import Edges, FirstLook
+from hearth.reconcile.route_publisher import Publisher
+from hearth.reconcile.service_reconciler import Reconciler
 from hearth.reconcile.vanished_pods import VanishedPods
-from hearth.reconcile.watching import GUARDED, OWNED, Watching
 from hearth.routes import RouteTable
 from hearth.settings import Settings
 

@@ -13,8 +13,8 @@ from hearth.keda.scaler_server import ScalerServer
 from hearth.keda.scaling_inputs import ScalingInputs
 from hearth.keda.watchdog import Watchdog
 from hearth.metrics.prometheus import Metrics
-from hearth.reconcile import telling
-from hearth.reconcile.watching import Watching
+from hearth.reconcile.caches import Watching
+from hearth.reconcile.status import telling
 from hearth.routes import RouteTable
 
 

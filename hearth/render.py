@@ -11,9 +11,10 @@ from hearth.api import manifests
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, key_of
 from hearth.api.runtime import InferenceRuntime
-from hearth.reconcile import desired, selection
-from hearth.reconcile.refusal import Refused
-from hearth.reconcile.site import Site
+from hearth.reconcile.render import desired
+from hearth.reconcile.render.release import Site
+from hearth.reconcile.spec import runtime_selection
+from hearth.reconcile.spec.spec_errors import Refused
 
 _SERVICE, _RUNTIME = "LLMService", "InferenceRuntime"
 
@@ -103,7 +104,7 @@ def _objects(read: list[SourceFile], site: Site, warn: Callable[[str], None]) ->
         try:
             if first[service.key] is not service:
                 raise desired.name_taken(service, first[service.key])
-            runtime = selection.pick(service, runtimes)
+            runtime = runtime_selection.pick(service, runtimes)
             wanted = desired.render(service, runtime, site=site)
             objects += wanted.manifests
             for sentence in wanted.advice:

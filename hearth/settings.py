@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from hearth.api import groups, validation_messages
 from hearth.api.meta import Duration
-from hearth.reconcile.site import Guard, Site
+from hearth.reconcile.render.release import Guard, Site
 from hearth.setting_types import (
     Claims,
     Counts,

@@ -20,7 +20,7 @@ from hearth.cluster.local.cluster import LocalCluster
 from hearth.externalscaler.externalscaler_grpc import ExternalScalerStub
 from hearth.externalscaler.externalscaler_pb2 import ScaledObjectRef
 from hearth.leader_label import LeaderLabel
-from hearth.reconcile.site import Site
+from hearth.reconcile.render.release import Site
 from hearth.run import _Replica
 from hearth.settings import ClusterSettings, LocalSettings
 from tests import demanded, hanging

@@ -19,11 +19,11 @@ from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
 from hearth.keda.scaler_server import ScalerServer
 from hearth.metrics.prometheus import Metrics
+from hearth.reconcile.caches import Watching
 from hearth.reconcile.key_secrets import KeySecrets
-from hearth.reconcile.llmservice import Reconciler
-from hearth.reconcile.publishing import Publisher
-from hearth.reconcile.site import Site
-from hearth.reconcile.watching import Watching
+from hearth.reconcile.render.release import Site
+from hearth.reconcile.route_publisher import Publisher
+from hearth.reconcile.service_reconciler import Reconciler
 from hearth.routes import RouteTable
 from tests import hanging
 from tests.cluster.local.keda.scaling import replicas, until

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from hearth import render
-from hearth.reconcile.site import Site
+from hearth.reconcile.render.release import Site
 
 RUNTIME = """\
 apiVersion: serving.hearth.dev/v1alpha1

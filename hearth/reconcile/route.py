@@ -7,8 +7,8 @@ from hearth.api import options
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.api.options import Options
-from hearth.reconcile.observation import Facts, Stage
-from hearth.reconcile.refusal import API_KEY_UNAVAILABLE, CRD_OUTDATED
+from hearth.reconcile.spec.spec_errors import API_KEY_UNAVAILABLE, CRD_OUTDATED
+from hearth.reconcile.status.observation import Facts, Stage
 from hearth.routes import ColdStart, Delay, KeyRef, Refusal, Route, Scale
 
 

@@ -9,7 +9,7 @@ from hearth.cluster import kinds
 from hearth.cluster.backoff import Backoff
 from hearth.cluster.interface import Cluster, NotFound
 from hearth.cluster.workqueue import WorkQueue
-from hearth.reconcile.watching import Watching
+from hearth.reconcile.caches import Watching
 from hearth.routes import RouteTable
 
 logger = logging.getLogger(__name__)

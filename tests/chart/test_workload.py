@@ -6,8 +6,8 @@ import pytest
 
 from hearth import names
 from hearth.api.meta import Duration
-from hearth.reconcile import gateway
-from hearth.reconcile.site import Site
+from hearth.reconcile.render import gateway_services
+from hearth.reconcile.render.release import Site
 from hearth.settings import ClusterSettings, read
 from tests.chart.conftest import NAMESPACE, RELEASE, kinds, one
 
@@ -154,7 +154,7 @@ def test_services_lead_to_the_leader_and_to_every_admin_port(helm):
     }
     site = Site()
     assert shapes == {
-        names.release_gateway(RELEASE): (LEADER, {gateway.PORT: 8080}),
+        names.release_gateway(RELEASE): (LEADER, {gateway_services.PORT: 8080}),
         names.release_scaler(RELEASE): (
             LEADER, {site.scaler_port: 9090, site.scaler_tls_port: 9443},
         ),

@@ -21,8 +21,9 @@ from hearth.cluster.interface import (
     NotFound,
 )
 from hearth.cluster.local.cluster import LocalCluster
-from hearth.reconcile import desired, loading, plan, writing
-from hearth.reconcile.site import Site
+from hearth.reconcile.apply import execute, loading_marks, plan
+from hearth.reconcile.render import desired
+from hearth.reconcile.render.release import Site
 from tests import hanging
 from tests.conftest import require
 from tests.reconcile import builders
@@ -739,7 +740,7 @@ class TestRendered:
             wanted,
             manifests=tuple(builders.merged(m, {"metadata": owned}) for m in wanted.manifests),
         )
-        await writing.carry_out(cluster, plan.writes(service, wanted, ()).writes)
+        await execute.carry_out(cluster, plan.writes(service, wanted, ()).writes)
         observed = [
             await cluster.get(kinds.of(m), namespace, m["metadata"]["name"])
             for m in wanted.manifests
@@ -758,18 +759,18 @@ class TestRendered:
 
         async def annotations(*, failed):
             found = await cluster.get(kinds.POD, namespace, "chat-1")
-            for marked in loading.writes([found], failed=failed):
+            for marked in loading_marks.writes([found], failed=failed):
                 await cluster.apply(marked, manager=names.LOADING_MANAGER)
             found = await cluster.get(kinds.POD, namespace, "chat-1")
             assert found["spec"]["containers"][0]["image"] == "engine:1"
-            assert list(loading.writes([found], failed=failed)) == []
+            assert list(loading_marks.writes([found], failed=failed)) == []
             return found["metadata"]["annotations"]
 
-        marks = {**loading.MARKS, names.LOADING_ANNOTATION: "true"}
+        marks = {**loading_marks.MARKS, names.LOADING_ANNOTATION: "true"}
         assert await annotations(failed=False) == {"team": "a", **marks}
         assert await annotations(failed=True) == {"team": "a"}
         # It went, and another has its name: nothing is made of it.
-        [marked] = loading.writes([pod], failed=False)
+        [marked] = loading_marks.writes([pod], failed=False)
         other = {**marked, "metadata": {**marked["metadata"], "uid": "another"}}
         with pytest.raises(Conflict):
             await cluster.apply(other, manager=names.LOADING_MANAGER)
@@ -787,7 +788,7 @@ class TestRendered:
         owned = {"ownerReferences": [{**_reference(owner), "controller": True}]}
         manifests = tuple(builders.merged(m, {"metadata": owned}) for m in wanted.manifests)
         wanted = replace(wanted, manifests=manifests)
-        await writing.carry_out(cluster, plan.writes(service, wanted, ()).writes)
+        await execute.carry_out(cluster, plan.writes(service, wanted, ()).writes)
         observed = [
             await cluster.get(kinds.of(m), namespace, m["metadata"]["name"])
             for m in wanted.manifests
@@ -828,13 +829,13 @@ class TestRendered:
         def deployment(found):
             return next(one for one in found if one["kind"] == "Deployment")
 
-        await writing.carry_out(cluster, plan.writes(service, wanted({}), ()).writes)
+        await execute.carry_out(cluster, plan.writes(service, wanted({}), ()).writes)
         before = await observed()
         # To say more is one write, to take it back another; each settles.
         for step in (said, {}):
             writes = plan.writes(service, wanted(step), await observed()).writes
             assert [one.manifest["kind"] for one in writes] == ["Deployment"]
-            await writing.carry_out(cluster, writes)
+            await execute.carry_out(cluster, writes)
             assert plan.writes(service, wanted(step), await observed()) == plan.Plan()
             now = deployment(await observed())
             assert ("team" in now["spec"]["template"]["metadata"]["labels"]) is bool(step)

@@ -7,8 +7,9 @@ from typing import Any
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
-from hearth.reconcile import desired, failures, observation
-from hearth.reconcile.site import Site
+from hearth.reconcile.render import desired
+from hearth.reconcile.render.release import Site
+from hearth.reconcile.status import observation, pod_failures
 
 WALL = datetime.datetime(2026, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
 UID = "uid-of-chat"
@@ -125,7 +126,9 @@ def pod(
 def observe(
     *pods: Manifest,
     deployment: Manifest | None = None,
-    memory: failures.Memory | None = None,
+    memory: pod_failures.Memory | None = None,
     now_s: float = 100.0,
 ) -> observation.Facts:
-    return observation.observe(deployment, pods, memory=memory or failures.Memory(), now_s=now_s)
+    return observation.observe(
+        deployment, pods, memory=memory or pod_failures.Memory(), now_s=now_s
+    )

@@ -9,12 +9,12 @@ from hearth.cluster import kinds
 from hearth.cluster.interface import KindMissing
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.demand import DemandTable
+from hearth.reconcile.caches import GUARDED, OWNED, Watching
 from hearth.reconcile.key_secrets import KeySecrets
-from hearth.reconcile.llmservice import Reconciler
-from hearth.reconcile.publishing import Publisher
-from hearth.reconcile.shared import SharedEndpoints
-from hearth.reconcile.site import Site
-from hearth.reconcile.watching import GUARDED, OWNED, Watching
+from hearth.reconcile.namespace_reconciler import SharedEndpoints
+from hearth.reconcile.render.release import Site
+from hearth.reconcile.route_publisher import Publisher
+from hearth.reconcile.service_reconciler import Reconciler
 from hearth.routes import RouteTable
 from tests import hanging
 from tests.reconcile import builders

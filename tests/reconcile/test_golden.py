@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from hearth import render
-from hearth.reconcile.site import Site
+from hearth.reconcile.render.release import Site
 from hearth.stub import options
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from hearth.reconcile import route as routing
-from hearth.reconcile.failures import Memory
-from hearth.reconcile.observation import Facts, Stage
 from hearth.reconcile.route import scale
+from hearth.reconcile.status.observation import Facts, Stage
+from hearth.reconcile.status.pod_failures import Memory
 from hearth.routes import Backend, Delay, KeyRef, Route, Scale
 from tests.reconcile import builders
 

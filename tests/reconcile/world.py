@@ -10,8 +10,8 @@ from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import Conflict
 from hearth.cluster.local.apiserver.store import Store
-from hearth.reconcile import plan
-from hearth.reconcile.plan import Apply, ApplyReplicas, Create, Delete
+from hearth.reconcile.apply import plan
+from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete
 from tests.reconcile import builders
 from tests.reconcile.builders import WALL, merged, render, runtime
 

@@ -13,7 +13,7 @@ from hearth.cluster.backoff import Backoff
 from hearth.cluster.informer import Informer
 from hearth.cluster.interface import Conflict, Expired, Invalid, KindMissing, NotFound, Unavailable
 from hearth.cluster.kube import cluster as kube
-from hearth.reconcile.schemas import Schemas
+from hearth.reconcile.crd_check import Schemas
 from tests import hanging
 from tests.api.test_crd_compatibility import without
 from tests.cluster import envtest

@@ -1,0 +1,85 @@
+"""Carry out a plan's writes against a cluster."""
+
+from collections.abc import Iterable
+from typing import assert_never
+
+from hearth import names
+from hearth.api.meta import Manifest
+from hearth.cluster.interface import (
+    AlreadyExists,
+    Cluster,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    Invalid,
+    Terminating,
+)
+from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete, Write
+
+
+class Rejected(ClusterError):
+    """The cluster will not have one of the objects: it is wrong, or a quota or webhook says no."""
+
+    def __init__(self, manifest: Manifest, error: ClusterError) -> None:
+        self.kind: str = manifest["kind"]
+        super().__init__(f"the cluster refused {self.kind} {manifest['metadata']['name']}: {error}")
+
+
+async def carry_out(cluster: Cluster, writes: Iterable[Write]) -> list[Manifest]:
+    """One after the other, in order; each may be repeated.  Returns what stands there now.
+
+    Raises ClusterError at the first that fails: Conflict means that what was decided on is no
+    longer so, and that another pass decides anew; Terminating, that all will be gone.
+    """
+    stored: list[Manifest] = []
+    for write in writes:
+        try:
+            stored.extend(await _carry_out(cluster, write))
+        except Terminating:
+            raise
+        except (Invalid, Forbidden) as error:
+            about = write.main if isinstance(write, ApplyReplicas) else write.manifest
+            raise Rejected(about, error) from error
+    return stored
+
+
+async def _carry_out(cluster: Cluster, write: Write) -> tuple[Manifest, ...]:
+    match write:
+        case Create(manifest):
+            try:
+                return (await cluster.create(manifest),)
+            except AlreadyExists as error:
+                raise Conflict(str(error)) from error
+        case Apply(manifest):
+            return (await cluster.apply(manifest, manager=names.MANAGER),)
+        case ApplyReplicas():
+            return (await _apply_replicas(cluster, write),)
+        case Delete(manifest):
+            await cluster.delete(manifest)
+            return ()
+        case _:
+            assert_never(write)
+
+
+async def _apply_replicas(cluster: Cluster, write: ApplyReplicas) -> Manifest:
+    main = write.main
+    if write.whole is not None:
+        created = await cluster.apply(write.whole, manager=names.REPLICAS_MANAGER)
+        main = _identified(main, created)
+    applied = await cluster.apply(main, manager=names.MANAGER)
+    try:
+        await cluster.apply(
+            _identified(write.replicas, applied), manager=names.REPLICAS_MANAGER, force=False
+        )
+    except Conflict:
+        # Someone scales already: own nothing of it.
+        await cluster.apply(_identified(write.release, applied), manager=names.REPLICAS_MANAGER)
+    return applied
+
+
+def _identified(manifest: Manifest, stored: Manifest) -> Manifest:
+    """With the uid of the object it is about, so that it never comes back from the dead."""
+    return {
+        **manifest,
+        "metadata": {**manifest["metadata"], "uid": stored["metadata"]["uid"]},
+    }

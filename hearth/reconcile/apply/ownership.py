@@ -1,0 +1,174 @@
+"""Whose an object is: by uid, through every link of the chain of owners; never by a label alone."""
+
+import hashlib
+import json
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hearth import names
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest
+from hearth.cluster import kinds
+from hearth.reconcile.apply import drift
+
+_HASH_LABEL = "pod-template-hash"
+_LONGEST_BASE = 58
+"""So much of `<owner>-` the API server keeps in a name that it generates."""
+_TEMPLATE = "template"
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Backend:
+    """What of a namespace belongs to one service."""
+
+    deployment: Manifest | None = None
+    """The service's own; None where there is none, or somebody else's of that name."""
+    pods: tuple[Manifest, ...] = ()
+    strangers: tuple[str, ...] = ()
+    """What bears the service's labels, lives, and is not of its Deployment: for people."""
+
+
+def controller(manifest: Manifest) -> Mapping[str, Any]:
+    """The owner reference to what controls it; empty without one."""
+    owners = manifest["metadata"].get("ownerReferences") or ()
+    return next((owner for owner in owners if owner.get("controller")), {})
+
+
+def controlled(service: LLMService, manifest: Manifest) -> bool:
+    """Whether this very LLMService controls it, and not one of the same name before."""
+    uid = controller(manifest).get("uid")
+    return bool(uid) and uid == service.metadata.uid
+
+
+def adoptable(service: LLMService, manifest: Manifest) -> bool:
+    """Whether Hearth wrote it for a service of this name, and nothing controls it any more.
+
+    So is what a backup tool restores, since it drops owner references, and what
+    `kubectl delete --cascade=orphan` leaves behind.
+    """
+    metadata = manifest["metadata"]
+    labels = metadata.get("labels") or {}
+    ours = names.selector(service.key).items() <= labels.items()
+    written = names.HASH_ANNOTATION in (metadata.get("annotations") or {})
+    return ours and written and not controller(manifest)
+
+
+def link(replica_set: Manifest) -> Manifest:
+    """What a chain of owners needs of a ReplicaSet; of each revision there is one, for ever."""
+    metadata = replica_set["metadata"]
+    kept = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences")
+    return {
+        "apiVersion": kinds.REPLICA_SET.api_version,
+        "kind": kinds.REPLICA_SET.kind,
+        "metadata": {name: metadata[name] for name in kept if name in metadata},
+        _TEMPLATE: _digest(replica_set["spec"].get("template") or {}),
+    }
+
+
+def same_link(old: Manifest | None, new: Manifest | None) -> bool:
+    """Whether two versions, as `link` keeps them, say the same; a new scale changes nothing."""
+    if old is None or new is None:
+        return old is new
+    return controller(old) == controller(new) and old[_TEMPLATE] == new[_TEMPLATE]
+
+
+def backend(
+    service: LLMService,
+    deployment: Manifest | None,
+    pods: Iterable[Manifest],
+    *,
+    replica_sets: Iterable[Manifest] | None,
+    known: Container[str] = (),
+) -> Backend:
+    """The service's own of what has its name or bears its label.
+
+    `replica_sets`: as `link` keeps them; None where Deployments own pods directly (one machine).
+    A pod is the service's only if
+
+    * this LLMService's uid controls the Deployment, that one's uid the ReplicaSet, that one's uid
+      the pod;
+    * it is called as what controls it calls its pods: Kubernetes adopts whatever bears all labels;
+    * it is younger than the service, or made from the Deployment's present template: with an
+      adopted Deployment, or ReplicaSet, come pods that serve another model.  A pod of which that
+      was so once (`known`, by uid) stays the service's while another template is rolled out.
+    """
+    if deployment is None or not controlled(service, deployment):
+        return Backend()
+    sets = None if replica_sets is None else {one["metadata"]["uid"]: one for one in replica_sets}
+    ours: list[Manifest] = []
+    strangers: list[str] = []
+    for pod in pods:
+        owner = pod if sets is None else sets.get(controller(pod).get("uid", ""))
+        if not _chained(pod, owner, deployment):
+            strangers.extend(_stranger(pod, owner, deployment))
+        elif (
+            pod["metadata"]["uid"] in known
+            or _young(pod, service)
+            or _current(pod, owner, deployment)
+        ):
+            ours.append(pod)
+    return Backend(
+        deployment=deployment, pods=tuple(ours), strangers=tuple(dict.fromkeys(sorted(strangers)))
+    )
+
+
+def advice(service: LLMService, strangers: tuple[str, ...]) -> tuple[str, ...]:
+    """A sentence for a condition about what bears the service's labels without being its own."""
+    if not strangers:
+        return ()
+    more = f" and {len(strangers) - _NAMED} more" if len(strangers) > _NAMED else ""
+    return (
+        f"the labels of this service are also on {', '.join(strangers[:_NAMED])}{more}: Hearth"
+        f" sends no requests there, but Service {names.backend_service(service.key)} leads there"
+        f" too; take the label {names.SERVICE_LABEL} off, or delete it",
+    )
+
+
+def _chained(pod: Manifest, owner: Manifest | None, deployment: Manifest) -> bool:
+    """`owner`: the ReplicaSet between the two; the pod itself where there is none between."""
+    if owner is None or controller(owner).get("uid") != deployment["metadata"]["uid"]:
+        return False
+    by = controller(pod).get("name", "")
+    return bool(pod["metadata"]["name"].startswith(f"{by}-"[:_LONGEST_BASE]))
+
+
+def _young(pod: Manifest, service: LLMService) -> bool:
+    """Times are whole seconds and the API server's own; what is equal is looked at."""
+    created: str = pod["metadata"].get("creationTimestamp", "")
+    return created > service.metadata.creation_timestamp
+
+
+def _current(pod: Manifest, owner: Manifest | None, deployment: Manifest) -> bool:
+    template = deployment["spec"]["template"]
+    if owner is None or owner is pod:
+        return drift.stands(template.get("spec"), pod["spec"])
+    return bool(owner[_TEMPLATE] == _digest(template))
+
+
+def _stranger(pod: Manifest, owner: Manifest | None, deployment: Manifest) -> Iterable[str]:
+    metadata = pod["metadata"]
+    over = (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
+    if metadata.get("deletionTimestamp") or over:
+        return
+    by = controller(pod)
+    if owner is not None and owner is not pod and controller(owner):
+        by = controller(owner)
+    if not by or by.get("uid") == deployment["metadata"]["uid"]:
+        yield f"Pod {metadata['name']}"
+    elif by.get("kind") == kinds.REPLICA_SET.kind and owner is None:
+        return  # not heard of yet
+    elif by.get("kind") == kinds.JOB.kind or by.get("name") == deployment["metadata"]["name"]:
+        return  # a Job's work, or a Deployment of before that is on its way out
+    else:
+        yield f"{by.get('kind')} {by.get('name')}"
+
+
+def _digest(template: Manifest) -> str:
+    """As Kubernetes compares templates: without the label that it adds itself."""
+    metadata = template.get("metadata") or {}
+    labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != _HASH_LABEL}
+    plain = {"labels": labels, "annotations": metadata.get("annotations") or {}}
+    text = json.dumps([plain, template.get("spec")], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,297 @@
+"""What the reconciler reads, and which services must be looked at again for a change."""
+
+import functools
+from collections.abc import Callable, Iterable, Iterator
+
+from pydantic import ValidationError
+
+from hearth import names
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest, ServiceKey, key_of
+from hearth.api.runtime import InferenceRuntime
+from hearth.cache import volume
+from hearth.cluster import kinds
+from hearth.cluster.informer import Informer, by_label
+from hearth.cluster.interface import Cluster, Kind
+from hearth.reconcile import crd_check
+from hearth.reconcile.apply import ownership
+from hearth.reconcile.render import host_folders
+from hearth.reconcile.spec import runtime_selection
+
+OWNED = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.CLAIM)
+"""Kinds of the objects that Hearth writes for a service."""
+GUARDED = (*OWNED, kinds.NETWORK_POLICY)
+"""The same where it writes a policy for those with authentication."""
+
+_SERVICE = "service"
+_RUNTIME = "runtime"
+_FOLDER = "folder"
+_OURS = {"app.kubernetes.io/managed-by": names.MANAGER}
+
+
+class Watching:
+    """Informers over all kinds, indexed by service.  Run each of `informers`."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        groups: Iterable[str],
+        enqueue: Callable[[ServiceKey], None],
+        enqueue_namespace: Callable[[str], None],
+        shared_service: str,
+        owned: Iterable[Kind] = OWNED,
+        replica_sets: bool = False,
+        missing_retry_s: float = 60.0,
+    ) -> None:
+        """`enqueue` is told of services, `enqueue_namespace` of namespaces to look at again.
+        `owned`: kinds of the objects that are written for a service.  `replica_sets`: whether they
+        stand between a Deployment and its pods.
+
+        A kind that the cluster does not serve is asked for every `missing_retry_s`.
+        """
+        groups = tuple(groups)
+        self.schemas = crd_check.Schemas(cluster, api_groups=groups, changed=self._all_changed)
+        """What the cluster drops of our kinds; run it too."""
+        self._enqueue = enqueue
+        self._enqueue_namespace = enqueue_namespace
+        self._shared_service = shared_service
+        self._services = {
+            g: Informer(
+                cluster,
+                kinds.llm_service(g),
+                indexes={_RUNTIME: runtime_selection.asks, _FOLDER: host_folders.marks},
+            )
+            for g in groups
+        }
+        self._runtimes = {g: Informer(cluster, kinds.inference_runtime(g)) for g in groups}
+        self._owned = {
+            kind: Informer(
+                cluster,
+                kind,
+                labels=_OURS,
+                indexes={_SERVICE: by_label(names.SERVICE_LABEL)},
+                # Whether the first replicas were handed over is written nowhere else.
+                managed_fields=kind == kinds.DEPLOYMENT,
+                missing_retry_s=missing_retry_s,
+            )
+            for kind in owned
+        }
+        self._pods = Informer(
+            cluster, kinds.POD, labels=_OURS, indexes={_SERVICE: by_label(names.SERVICE_LABEL)}
+        )
+        self._replica_sets = Informer(
+            cluster,
+            kinds.REPLICA_SET,
+            labels=_OURS,
+            indexes={_SERVICE: by_label(names.SERVICE_LABEL)},
+            keep=ownership.link,
+        )
+        self._chained = replica_sets
+        self._parsed: dict[str, tuple[str, InferenceRuntime]] = {}
+        self._wrote: dict[str, tuple[str, Manifest]] = {}
+        self._own_pods: dict[str, frozenset[str]] = {}
+        """By a service's uid, the uids of its pods when they were last looked for."""
+        for informer in self._services.values():
+            informer.listen(self._service_changed)
+        for group, informer in self._runtimes.items():
+            informer.listen(functools.partial(self._runtime_changed, group))
+        for informer in (*self._owned.values(), self._pods):
+            informer.listen(self._owned_changed)
+        self._replica_sets.listen(self._link_changed)
+        self.listen_keda(self._all_changed)
+
+    @property
+    def informers(self) -> tuple[Informer, ...]:
+        return (
+            *self._services.values(),
+            *self._runtimes.values(),
+            *self._owned.values(),
+            self._pods,
+            *((self._replica_sets,) if self._chained else ()),
+        )
+
+    @property
+    def keda(self) -> bool:
+        """Whether the cluster knows ScaledObjects."""
+        return self._owned[kinds.SCALED_OBJECT].available
+
+    def listen_keda(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Call `listener` whenever `keda` changes; returns how to stop it."""
+        return self._owned[kinds.SCALED_OBJECT].listen_available(lambda _: listener())
+
+    def listen_backends(self, listener: Callable[[ServiceKey], None]) -> Callable[[], None]:
+        """Call `listener(service)` at each change of a pod or its owners; returns how to stop."""
+
+        def changed(old: Manifest | None, new: Manifest | None) -> None:
+            for key in dict.fromkeys(map(_service_of, (old, new))):
+                if key is not None:
+                    listener(key)
+
+        def linked(old: Manifest | None, new: Manifest | None) -> None:
+            if not ownership.same_link(old, new):
+                changed(old, new)
+
+        stops = [
+            self._pods.listen(changed),
+            self._owned[kinds.DEPLOYMENT].listen(changed),
+            self._replica_sets.listen(linked),
+        ]
+
+        def stop() -> None:
+            for one in stops:
+                one()
+
+        return stop
+
+    def listen_pods(
+        self, listener: Callable[[ServiceKey, Manifest | None, Manifest | None], None]
+    ) -> Callable[[], None]:
+        """Call `listener(service, old, new)` at each change of a pod; returns how to stop."""
+
+        def changed(old: Manifest | None, new: Manifest | None) -> None:
+            before, after = _service_of(old), _service_of(new)
+            if before is not None and before == after:
+                listener(before, old, new)
+                return
+            if before is not None:
+                listener(before, old, None)
+            if after is not None:
+                listener(after, None, new)
+
+        return self._pods.listen(changed)
+
+    def known(self) -> set[ServiceKey]:
+        """Every service that there is."""
+        return {key_of(manifest) for informer in self._services.values() for manifest in informer}
+
+    def services(self, key: ServiceKey) -> list[Manifest]:
+        """The LLMServices of this name: none, one, or one in each group."""
+        found = (informer.get(key) for informer in self._services.values())
+        return [self._newest(manifest) for manifest in found if manifest is not None]
+
+    def version(self, group: str, key: ServiceKey) -> str:
+        """Of the copy of a service as it is now; empty where there is none."""
+        copy = self._services[group].get(key)
+        return _version(copy) if copy is not None else ""
+
+    def wrote(self, stored: Manifest, *, over: str) -> None:
+        """A write of ours made `stored` of a service: that counts while the copy is still of the
+        version `over`, which it had before.  Else the next pass would write the same again."""
+        self._wrote[stored["metadata"]["uid"]] = (over, stored)
+
+    def services_in(self, namespace: str) -> Iterator[Manifest]:
+        """All LLMServices of a namespace, of every group."""
+        for informer in self._services.values():
+            yield from informer.find("namespace", namespace)
+
+    def runtimes(self, group: str) -> Iterator[InferenceRuntime]:
+        """The runtimes of one group that can be read."""
+        for manifest in self._runtimes[group]:
+            if (runtime := self._runtime(manifest)) is not None:
+                yield runtime
+
+    def owned(self, key: ServiceKey) -> list[Manifest]:
+        """Objects that bear this service's label."""
+        return [found for i in self._owned.values() for found in i.find(_SERVICE, key)]
+
+    def object(self, kind: Kind, key: ServiceKey) -> Manifest | None:
+        """One object of a kind in OWNED that is managed by Hearth."""
+        return self._owned[kind].get(key)
+
+    def folder(self, service: LLMService) -> host_folders.Folder:
+        """Which folder of the nodes is this service's."""
+        own = volume.host_folder(service.key, service.group)
+        same = self._services[service.group].find(_FOLDER, own)
+        return host_folders.decide(service, same, self.backend(service).deployment)
+
+    def backend(self, service: LLMService) -> ownership.Backend:
+        """The Deployment and the pods that belong to this very service."""
+        key = service.key
+        name = ServiceKey(key.namespace, names.deployment(key))
+        uid = service.metadata.uid
+        found = ownership.backend(
+            service,
+            self._owned[kinds.DEPLOYMENT].get(name),
+            self._pods.find(_SERVICE, key),
+            replica_sets=self._replica_sets.find(_SERVICE, key) if self._chained else None,
+            known=self._own_pods.get(uid, frozenset()),
+        )
+        if found.pods:
+            self._own_pods[uid] = frozenset(pod["metadata"]["uid"] for pod in found.pods)
+        else:
+            self._own_pods.pop(uid, None)
+        return found
+
+    def _newest(self, copy: Manifest) -> Manifest:
+        uid = copy["metadata"]["uid"]
+        over, stored = self._wrote.get(uid, ("", copy))
+        if _version(copy) == over:
+            return stored
+        self._wrote.pop(uid, None)
+        return copy
+
+    def _runtime(self, manifest: Manifest) -> InferenceRuntime | None:
+        metadata = manifest["metadata"]
+        uid, version = metadata["uid"], metadata["resourceVersion"]
+        known = self._parsed.get(uid)
+        if known is None or known[0] != version:
+            try:
+                self._parsed[uid] = (version, InferenceRuntime.model_validate(manifest))
+            except ValidationError:
+                return None  # a newer Hearth's, maybe; who names it is told that there is none
+        return self._parsed[uid][1]
+
+    def _service_changed(self, old: Manifest | None, new: Manifest | None) -> None:
+        manifest = new or old
+        assert manifest is not None
+        key = key_of(manifest)
+        self._enqueue(key)
+        # Who has a folder may change with each that would have it by name.
+        for informer in self._services.values():
+            for mark in {mark for one in (old, new) if one for mark in host_folders.marks(one)}:
+                for other in informer.find(_FOLDER, mark):
+                    self._enqueue(key_of(other))
+        if new is None:
+            self._wrote.pop(manifest["metadata"]["uid"], None)
+            self._own_pods.pop(manifest["metadata"]["uid"], None)
+        if old is None or new is None:
+            self._enqueue_namespace(key.namespace)
+
+    def _runtime_changed(self, group: str, old: Manifest | None, new: Manifest | None) -> None:
+        if new is None and old is not None:
+            self._parsed.pop(old["metadata"]["uid"], None)
+        there = [manifest for manifest in (old, new) if manifest is not None]
+        services = self._services[group]
+        for mark in {mark for manifest in there for mark in runtime_selection.marks(manifest)}:
+            for service in services.find(_RUNTIME, mark):
+                self._enqueue(key_of(service))
+
+    def _all_changed(self) -> None:
+        for key in self.known():
+            self._enqueue(key)
+
+    def _link_changed(self, old: Manifest | None, new: Manifest | None) -> None:
+        if not ownership.same_link(old, new):
+            self._owned_changed(old, new)
+
+    def _owned_changed(self, old: Manifest | None, new: Manifest | None) -> None:
+        for manifest in (old, new):
+            if manifest is None:
+                continue
+            if (service := _service_of(manifest)) is not None:
+                self._enqueue(service)
+            elif (key := key_of(manifest)).name == self._shared_service:
+                self._enqueue_namespace(key.namespace)
+
+
+def _version(manifest: Manifest) -> str:
+    version: str = manifest["metadata"]["resourceVersion"]
+    return version
+
+
+def _service_of(manifest: Manifest | None) -> ServiceKey | None:
+    """Whose an object is, by its label."""
+    metadata = manifest["metadata"] if manifest is not None else {}
+    name = (metadata.get("labels") or {}).get(names.SERVICE_LABEL)
+    return None if name is None else ServiceKey(metadata.get("namespace", ""), name)

@@ -1,0 +1,103 @@
+"""Look, at the start, whether the cluster's CustomResourceDefinitions have all fields of ours."""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import anyio
+from anyio.abc import TaskStatus
+
+from hearth.api import crd_compatibility, groups
+from hearth.cluster import kinds
+from hearth.cluster.interface import Cluster, ClusterError, Forbidden, NotFound
+from hearth.reconcile.spec import spec_errors
+from hearth.routes import Refusal
+
+logger = logging.getLogger(__name__)
+
+_UNKNOWN_S = 1.0
+_OUTDATED_S = 60.0
+_GUARDS = ("spec.endpoint.authentication", "spec.scaling.externalScaler.tls")
+"""Fields of an LLMService without which it would be open to more people than its author wrote."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outdated:
+    """What the definitions of one group drop: the plural of a kind, and fields of it."""
+
+    dropped: tuple[tuple[str, tuple[str, ...]], ...]
+
+    @property
+    def advice(self) -> str | None:
+        """For a service that is served all the same."""
+        return None if self.refusal else self.message
+
+    @property
+    def message(self) -> str:
+        lists = (f"{plural}: {', '.join(fields)}" for plural, fields in self.dropped)
+        return (
+            f"the cluster's CRDs are older than Hearth and drop these fields ({'; '.join(lists)});"
+            " upgrade them: hearth crd | kubectl apply --server-side --force-conflicts -f -"
+        )
+
+    @property
+    def refusal(self) -> Refusal | None:
+        """Set where nobody can tell any more whether a service was meant to be guarded."""
+        dropped = dict(self.dropped).get(kinds.llm_service(groups.HEARTH).plural, ())
+        # Either the guard, or what it stands in.
+        if any(f"{guard}.".startswith(f"{field}.") for guard in _GUARDS for field in dropped):
+            return Refusal(reason=spec_errors.CRD_OUTDATED, message=self.message)
+        return None
+
+
+class Schemas:
+    """What each group's definitions drop, as last looked at."""
+
+    def __init__(
+        self, cluster: Cluster, *, api_groups: Iterable[str], changed: Callable[[], None]
+    ) -> None:
+        """`changed`: called when another look finds something else than the one before."""
+        self._cluster = cluster
+        self._groups = tuple(api_groups)
+        self._changed = changed
+        self._outdated: dict[str, Outdated] = {}
+
+    def outdated(self, group: str) -> Outdated | None:
+        """None: every field is kept, or nobody may look."""
+        return self._outdated.get(group)
+
+    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
+        """Look until nothing is missing.  Started once the cluster has answered."""
+        started = False
+        while True:
+            try:
+                found = {group: one for group in self._groups if (one := await self._look(group))}
+            except ClusterError as error:
+                logger.warning("CRDs not read", extra={"error": str(error)})
+                await anyio.sleep(_UNKNOWN_S)
+                continue
+            if found != self._outdated:
+                self._outdated = found
+                for one in found.values():
+                    logger.error(one.message)
+                if started:
+                    self._changed()
+            if not started:
+                started = True
+                task_status.started()
+            if not found:
+                return
+            await anyio.sleep(_OUTDATED_S)
+
+    async def _look(self, group: str) -> Outdated | None:
+        dropped = []
+        for kind in (kinds.llm_service(group), kinds.inference_runtime(group)):
+            try:
+                definition = await self._cluster.get(kinds.DEFINITION, "", f"{kind.plural}.{group}")
+            except (NotFound, Forbidden) as error:
+                # Without the definition the kind is missing too, which is told elsewhere.
+                logger.debug("CRD not looked at", extra={"kind": str(kind), "error": str(error)})
+                continue
+            if fields := crd_compatibility.missing_fields(definition):
+                dropped.append((kind.plural, tuple(fields)))
+        return Outdated(tuple(dropped)) if dropped else None

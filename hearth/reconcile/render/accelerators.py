@@ -1,0 +1,71 @@
+"""What differs from vendor to vendor in the serving pod: devices, and what the host must lend."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hearth.api.meta import Manifest
+from hearth.api.runtime import InferenceRuntime
+from hearth.reconcile.spec import spec_errors
+from hearth.reconcile.spec.spec_errors import Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Devices:
+    """What one pod asks for; `limits` is empty where no device is."""
+
+    limits: dict[str, str]
+    volumes: tuple[Manifest, ...] = ()
+    mounts: tuple[Manifest, ...] = ()
+
+
+_ASCEND_HOST = (
+    ("ascend-driver", "/usr/local/Ascend/driver", "Directory"),
+    ("ascend-npu-smi", "/usr/local/bin/npu-smi", "File"),
+    ("ascend-dcmi", "/usr/local/dcmi", "Directory"),
+    ("ascend-install-info", "/etc/ascend_install.info", "File"),
+)
+
+
+def render(runtime: InferenceRuntime, *, accelerators: int) -> Devices:
+    """Raises Refused where the runtime names no device for a vendor that has one."""
+    return _VENDORS[runtime.spec.vendor](runtime, accelerators)
+
+
+def _nvidia(runtime: InferenceRuntime, accelerators: int) -> Devices:
+    return Devices(limits=_limits(runtime, accelerators))
+
+
+def _ascend(runtime: InferenceRuntime, accelerators: int) -> Devices:
+    # The driver belongs to the node; the image brings none, and must not change it.
+    return Devices(
+        limits=_limits(runtime, accelerators),
+        volumes=tuple(
+            {"name": name, "hostPath": {"path": path, "type": kind}}
+            for name, path, kind in _ASCEND_HOST
+        ),
+        mounts=tuple(
+            {"name": name, "mountPath": path, "readOnly": True} for name, path, _ in _ASCEND_HOST
+        ),
+    )
+
+
+def _cpu(runtime: InferenceRuntime, accelerators: int) -> Devices:
+    return Devices(limits={})
+
+
+def _limits(runtime: InferenceRuntime, accelerators: int) -> dict[str, str]:
+    resource = runtime.spec.accelerator.resource_name
+    if resource is None:
+        raise Refused(
+            spec_errors.RENDER,
+            f"InferenceRuntime {runtime.name}: spec.accelerator.resourceName is missing; name the"
+            " device plugin's resource (only vendor cpu needs none)",
+        )
+    return {resource: str(accelerators)}
+
+
+_VENDORS: dict[str, Callable[[InferenceRuntime, int], Devices]] = {
+    "nvidia": _nvidia,
+    "ascend": _ascend,
+    "cpu": _cpu,
+}

@@ -1,0 +1,70 @@
+"""Render the serving container's arguments and environment."""
+
+from collections.abc import Mapping
+
+from hearth import names
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest
+from hearth.api.runtime import InferenceRuntime
+from hearth.reconcile.render.go_template import template, values
+from hearth.reconcile.spec import spec_errors
+from hearth.reconcile.spec.spec_errors import Refused
+
+POD_IP: Manifest = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
+"""On every backend, so that an argument may say `--host=$(POD_IP)`."""
+
+
+def args(service: LLMService, runtime: InferenceRuntime, *, model_path: str) -> list[str]:
+    """The runtime's arguments, rendered, then the service's.  Raises Refused, naming the field."""
+    data = template.Data(model_path=model_path, service=service.key)
+    override = service.spec.runtime.args_override if service.spec.runtime else []
+    rendered = [
+        _render(text, data, runtime=runtime, field=f"args[{number}]")
+        for number, text in enumerate(runtime.spec.container.args)
+    ]
+    return [*rendered, *override]
+
+
+def env(
+    service: LLMService,
+    runtime: InferenceRuntime,
+    *,
+    model_path: str,
+    defaults: Mapping[str, str],
+    engine_key: tuple[str, str] | None = None,
+) -> list[Manifest]:
+    """The pod's address, what the engine asks for (its Secret and the key there), the runtime's
+    variables, rendered, then those that it does not set itself.
+
+    A name stands once, with its last value, as a kubelet reads a list that has it twice.  Raises
+    Refused, naming the field.
+    """
+    data = template.Data(model_path=model_path, service=service.key)
+    own: dict[str, Manifest] = {}
+    for number, variable in enumerate(runtime.spec.container.env):
+        own.pop(variable.name, None)
+        own[variable.name] = variable.manifest()
+        if variable.value is not None:
+            field = f"env[{number}].value"
+            value = _render(variable.value, data, runtime=runtime, field=field)
+            own[variable.name] = {**own[variable.name], "value": value}
+    rest = {name: {"name": name, "value": value} for name, value in defaults.items()}
+    # The address first: values may refer to what stands before them.
+    given = [POD_IP, *([_engine_key(*engine_key)] if engine_key else [])]
+    first = {variable["name"]: variable for variable in given if variable["name"] not in own}
+    return list((first | own | {n: v for n, v in rest.items() if n not in own}).values())
+
+
+def _engine_key(secret: str, key: str) -> Manifest:
+    reference = {"name": secret, "key": key}
+    return {"name": names.ENGINE_KEY, "valueFrom": {"secretKeyRef": reference}}
+
+
+def _render(text: str, data: template.Data, *, runtime: InferenceRuntime, field: str) -> str:
+    try:
+        return template.render(text, data)
+    except values.TemplateError as error:
+        raise Refused(
+            spec_errors.RENDER,
+            f"InferenceRuntime {runtime.metadata.name}: spec.container.{field}: {error}",
+        ) from error

@@ -1,0 +1,230 @@
+"""Render the model server's Deployment and Service."""
+
+from dataclasses import dataclass
+
+from hearth import names
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest
+from hearth.api.runtime import InferenceRuntime
+from hearth.cache.source import Source
+from hearth.cache.volume import Storage
+from hearth.cluster import kinds
+from hearth.reconcile.render import accelerators, container_args, pod_options, probes
+from hearth.reconcile.render.go_template import template
+from hearth.reconcile.render.release import Site
+from hearth.reconcile.spec import spec_errors
+from hearth.reconcile.spec.spec_errors import Refused
+
+PORT = 80
+_QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
+_SHARED_MEMORY = "dshm"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What the two objects are made of, beside the site."""
+
+    service: LLMService
+    runtime: InferenceRuntime
+    model: Source
+    storage: Storage
+
+
+def render(parts: Parts, *, site: Site) -> Manifest:
+    """The Deployment without replicas, owner and hash.  Raises Refused."""
+    service, runtime = parts.service, parts.runtime
+    key = service.key
+    _check(service, runtime)
+    devices = accelerators.render(runtime, accelerators=service.spec.resources.accelerators)
+    times = probes.render(service, runtime)
+    wanted = options(service, runtime, parts.model)
+    labels = {**wanted.labels, **names.labels(key, runtime=runtime.name)}
+    annotations = {**wanted.annotations, **_annotations(runtime)}
+    # One accelerator cannot hold two pods: a surge would wait for a device that never comes free.
+    strategy = {
+        "type": "RollingUpdate",
+        "rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1},
+    }
+    return {
+        "apiVersion": kinds.DEPLOYMENT.api_version,
+        "kind": kinds.DEPLOYMENT.kind,
+        "metadata": {
+            "name": names.deployment(key),
+            "namespace": key.namespace,
+            "labels": labels,
+            **({"annotations": wanted.annotations} if wanted.annotations else {}),
+        },
+        "spec": {
+            "selector": {"matchLabels": names.selector(key)},
+            **({"strategy": strategy} if devices.limits else {}),
+            "progressDeadlineSeconds": times.progress_deadline_s,
+            "template": {
+                "metadata": {
+                    "labels": dict(labels),
+                    **({"annotations": annotations} if annotations else {}),
+                },
+                "spec": {
+                    **_placement(service, runtime),
+                    **wanted.spec,
+                    **_security(parts.storage, site, wanted.pod_security),
+                    "automountServiceAccountToken": False,
+                    # A service called `vllm` would hand the engine a VLLM_PORT it cannot read.
+                    "enableServiceLinks": False,
+                    **(
+                        {"terminationGracePeriodSeconds": times.grace_s}
+                        if times.grace_s is not None
+                        else {}
+                    ),
+                    "containers": [_container(parts, devices, times, wanted)],
+                    "volumes": [
+                        {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}},
+                        *parts.storage.volumes,
+                        *devices.volumes,
+                    ],
+                },
+            },
+        },
+    }
+
+
+def options(
+    service: LLMService, runtime: InferenceRuntime, model: Source
+) -> pod_options.PodOptions:
+    """What the runtime's annotations ask for.  Raises Refused."""
+    return pod_options.render(
+        runtime,
+        template.Data(model_path=model.path, service=service.key),
+        own_labels=names.labels(service.key, runtime=runtime.name),
+        own_annotations=_annotations(runtime),
+    )
+
+
+def render_service(parts: Parts) -> Manifest:
+    """The Service that leads to the pods; its labels and annotations say where metrics are."""
+    key, spec = parts.service.key, parts.runtime.spec
+    port = spec.container.port
+    metrics = spec.metrics
+    scraped = metrics is not None and metrics.port == port.name
+    annotations = {
+        "prometheus.io/scrape": "true",
+        "prometheus.io/path": metrics.path if metrics else "",
+        "prometheus.io/port": str(port.container_port),
+    }
+    return {
+        "apiVersion": kinds.SERVICE.api_version,
+        "kind": kinds.SERVICE.kind,
+        "metadata": {
+            "name": names.backend_service(key),
+            "namespace": key.namespace,
+            "labels": {
+                **names.labels(key, runtime=parts.runtime.name),
+                **({names.METRICS_LABEL: "true"} if scraped else {}),
+            },
+            **({"annotations": annotations} if scraped else {}),
+        },
+        "spec": {
+            "type": "ClusterIP",
+            "selector": names.selector(key),
+            "ports": [
+                {"name": port.name, "port": PORT, "targetPort": port.name, "protocol": "TCP"}
+            ],
+        },
+    }
+
+
+def _container(
+    parts: Parts,
+    devices: accelerators.Devices,
+    times: probes.Health,
+    options: pod_options.PodOptions,
+) -> Manifest:
+    service, runtime, path = parts.service, parts.runtime, parts.model.path
+    wanted = runtime.spec.container
+    args = container_args.args(service, runtime, model_path=path)
+    return {
+        "name": names.CONTAINER,
+        "image": wanted.image,
+        **({"args": args} if args else {}),
+        "env": container_args.env(
+            service,
+            runtime,
+            model_path=path,
+            defaults=parts.storage.env,
+            engine_key=options.engine_key,
+        ),
+        "ports": [
+            {
+                "name": wanted.port.name,
+                "containerPort": wanted.port.container_port,
+                "protocol": "TCP",
+            }
+        ],
+        **({"securityContext": security} if (security := options.container_security) else {}),
+        **_resources(service, devices),
+        "volumeMounts": [
+            {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"},
+            *parts.storage.mounts,
+            *devices.mounts,
+        ],
+        **times.probes,
+        **({"lifecycle": times.lifecycle} if times.lifecycle else {}),
+        # Engines write to no file of the kubelet's: the end of their log says why they died.
+        "terminationMessagePolicy": "FallbackToLogsOnError",
+    }
+
+
+def _resources(service: LLMService, devices: accelerators.Devices) -> Manifest:
+    wanted = service.spec.resources
+    memory = {"memory": str(wanted.memory)} if wanted.memory else {}
+    requests = {**({"cpu": str(wanted.cpu)} if wanted.cpu else {}), **memory}
+    limits = {**devices.limits, **memory}
+    resources = {
+        **({"limits": limits} if limits else {}),
+        **({"requests": requests} if requests else {}),
+    }
+    return {"resources": resources} if resources else {}
+
+
+def _placement(service: LLMService, runtime: InferenceRuntime) -> Manifest:
+    accelerator = runtime.spec.accelerator
+    # By name, once each: the API server merges this list by it.
+    names_of = dict.fromkeys(secret.name for secret in service.spec.image_pull_secrets)
+    secrets = [{"name": name} for name in names_of if name]
+    tolerations = [toleration.manifest() for toleration in accelerator.tolerations]
+    scheduler = accelerator.scheduler.name if accelerator.scheduler else ""
+    return {
+        **({"imagePullSecrets": secrets} if secrets else {}),
+        **({"nodeSelector": accelerator.node_selector} if accelerator.node_selector else {}),
+        **({"tolerations": tolerations} if tolerations else {}),
+        **({"schedulerName": scheduler} if scheduler else {}),
+    }
+
+
+def _security(storage: Storage, site: Site, wanted: Manifest) -> Manifest:
+    group: Manifest = {}
+    if storage.pvc is not None and site.file_system_group is not None:
+        # A fresh volume belongs to root.
+        group = {"fsGroup": site.file_system_group, "fsGroupChangePolicy": "OnRootMismatch"}
+    context = {name: value for name, value in {**group, **wanted}.items() if value is not None}
+    return {"securityContext": context} if context else {}
+
+
+def _annotations(runtime: InferenceRuntime) -> dict[str, str]:
+    scheduler = runtime.spec.accelerator.scheduler
+    return {_QUEUE_ANNOTATION: scheduler.queue} if scheduler and scheduler.queue else {}
+
+
+def _check(service: LLMService, runtime: InferenceRuntime) -> None:
+    if service.spec.resources.fraction is not None:
+        raise Refused(
+            spec_errors.RENDER,
+            "spec.resources.fraction is not supported; ask for whole devices with"
+            " spec.resources.accelerators",
+        )
+    scheduler = runtime.spec.accelerator.scheduler
+    if scheduler and scheduler.queue and scheduler.name != "volcano":
+        raise Refused(
+            spec_errors.RENDER,
+            f"InferenceRuntime {runtime.name}: spec.accelerator.scheduler.queue is for the"
+            " scheduler volcano; set scheduler.name to volcano, or remove queue",
+        )

@@ -1,0 +1,172 @@
+"""Render every object of one service, in the order in which they are written."""
+
+import hashlib
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from hearth import names
+from hearth.api import options
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest
+from hearth.api.runtime import InferenceRuntime
+from hearth.cache import source, volume
+from hearth.cluster import kinds
+from hearth.reconcile.render import deployment, gateway_services, network_policy, scaled_object
+from hearth.reconcile.render.host_folders import Folder
+from hearth.reconcile.render.release import Site
+from hearth.reconcile.spec import spec_errors, spec_warnings
+from hearth.reconcile.spec.spec_errors import Refused
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desired:
+    """What should exist for one service."""
+
+    manifests: tuple[Manifest, ...]
+    """In write order; each with its hash, and its owner where the service has a uid."""
+    initial_replicas: int
+    """Replicas of the Deployment when it is created; the manifest itself never says any."""
+    advice: tuple[str, ...]
+    """What works, but maybe not as meant."""
+    engine_keyed: bool = False
+    """Whether the engine asks for a key of its own."""
+
+
+def render(
+    service: LLMService, runtime: InferenceRuntime, *, site: Site, folder: Folder | None = None
+) -> Desired:
+    """All or nothing.  Raises Refused, naming the field, for a spec that cannot be served."""
+    _check(service, site)
+    model = _model(service)
+    try:
+        options.parse(service.metadata.annotations)  # for the gateway; a mistake in them is refused
+        storage = volume.render(
+            service.spec.cache,
+            model,
+            key=service.key,
+            group=service.group,
+            apart=folder is not None and folder.apart,
+        )
+    except options.BadOption as error:
+        raise Refused(spec_errors.RENDER, str(error)) from error
+    except volume.BadCache as error:
+        raise Refused(error.reason, str(error)) from error
+    parts = deployment.Parts(service=service, runtime=runtime, model=model, storage=storage)
+    scaler = scaled_object.render(service, site=site)
+    rendered = (
+        # Before there is a pod that it is about.
+        *([network_policy.render(service, site=site)] if _is_guarded(service, site) else []),
+        *([_claim(service, storage.pvc)] if storage.pvc is not None else []),
+        # KEDA looks for its target once, then ever more seldom: the Deployment comes first.
+        deployment.render(parts, site=site),
+        deployment.render_service(parts),
+        gateway_services.render(service, site=site),
+        *(
+            [scaled_object.render_service(service, site=site)]
+            if scaled_object.server_secret(service)
+            else []
+        ),
+        *([scaler] if site.keda else []),
+    )
+    return Desired(
+        manifests=tuple(_hashed(_owned(manifest, service)) for manifest in rendered),
+        initial_replicas=service.spec.scaling.min,
+        advice=(
+            *spec_warnings.of(service, runtime, model, site=site),
+            *(folder.advice if folder is not None else ()),
+        ),
+        engine_keyed=deployment.options(service, runtime, model).engine_key is not None,
+    )
+
+
+def render_shared(namespace: str, services: Iterable[Manifest], *, site: Site) -> Manifest:
+    """The namespace's shared Service, owned by all LLMServices of both groups that are there."""
+    return _hashed(gateway_services.render_shared(namespace, services, site=site))
+
+
+def first_of(a: LLMService, b: LLMService) -> LLMService:
+    """Of two services with one key, one in each group: the one that has the name.
+
+    The older one; of the same second, Hearth's own group.  The other is refused with NAME_TAKEN.
+    """
+    return min(a, b, key=lambda s: (s.metadata.creation_timestamp, s.group))
+
+
+def name_taken(service: LLMService, by: LLMService) -> Refused:
+    """What the later of two services is told."""
+    return Refused(
+        spec_errors.NAME_TAKEN,
+        f"metadata.name: an LLMService {service.key} of {by.group} was there before; delete one of"
+        " them, or choose another name",
+    )
+
+
+def _check(service: LLMService, site: Site) -> None:
+    if service.metadata.name == site.shared_service:
+        raise Refused(
+            spec_errors.RENDER,
+            f"metadata.name: {site.shared_service} is reserved for the shared endpoint of the"
+            " namespace; choose another",
+        )
+
+
+def _model(service: LLMService) -> source.Source:
+    model = service.spec.model
+    if model.source is None:
+        problem = "catalogRef is not supported; set" if model.catalog_ref else "set"
+        raise Refused(spec_errors.MODEL, f"spec.model: {problem} source.uri to {source.SUPPORTED}")
+    if model.source.secret_ref is not None and not model.source.uri.startswith("oci://"):
+        raise Refused(
+            spec_errors.MODEL,
+            "spec.model.source.secretRef is not supported; give the runtime a variable such as"
+            " HF_TOKEN with valueFrom.secretKeyRef",
+        )
+    try:
+        return source.parse(model.source.uri)
+    except source.BadSource as error:
+        raise Refused(spec_errors.MODEL, f"spec.model.source.uri: {error}") from error
+
+
+def _is_guarded(service: LLMService, site: Site) -> bool:
+    return site.backend_guard == "policy" and network_policy.wanted(service)
+
+
+def _claim(service: LLMService, spec: Manifest) -> Manifest:
+    return {
+        "apiVersion": kinds.CLAIM.api_version,
+        "kind": kinds.CLAIM.kind,
+        "metadata": {
+            "name": names.cache_pvc(service.key),
+            "namespace": service.key.namespace,
+            "labels": names.labels(service.key),
+        },
+        "spec": spec,
+    }
+
+
+def _owned(manifest: Manifest, service: LLMService) -> Manifest:
+    if not service.metadata.uid:  # only rendered, never stored
+        return manifest
+    owner = {
+        "apiVersion": service.api_version,
+        "kind": service.kind,
+        "name": service.metadata.name,
+        "uid": service.metadata.uid,
+        "controller": True,
+        # True would let a ScaledObject that waits for KEDA hold up the service's own deletion.
+        "blockOwnerDeletion": False,
+    }
+    return {**manifest, "metadata": {**manifest["metadata"], "ownerReferences": [owner]}}
+
+
+def _hashed(manifest: Manifest) -> Manifest:
+    """With an annotation that says what was wanted; of a claim, only what is written once."""
+    once = manifest["kind"] == kinds.CLAIM.kind
+    text = json.dumps(manifest["spec"] if once else manifest, sort_keys=True)
+    metadata = manifest["metadata"]
+    annotations = {
+        **metadata.get("annotations", {}),
+        names.HASH_ANNOTATION: hashlib.sha256(text.encode()).hexdigest()[:16],
+    }
+    return {**manifest, "metadata": {**metadata, "annotations": annotations}}

@@ -1,0 +1,48 @@
+"""Render the NetworkPolicy that lets nobody past the gateway to a service with a key of its own.
+
+The kubelet's probes come from the pod's own node, which no policy keeps out.
+"""
+
+from hearth import names
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest
+from hearth.cluster import kinds
+from hearth.reconcile.render.release import Site
+
+
+def wanted(service: LLMService) -> bool:
+    """Whether not everybody may use the service."""
+    return service.spec.endpoint.authentication is not None
+
+
+def render(service: LLMService, *, site: Site) -> Manifest:
+    """For its backend's pods: the gateway's pods may reach them, and whoever scrapes metrics."""
+    key = service.key
+    return {
+        "apiVersion": kinds.NETWORK_POLICY.api_version,
+        "kind": kinds.NETWORK_POLICY.kind,
+        "metadata": {
+            "name": names.backend_policy(key),
+            "namespace": key.namespace,
+            "labels": names.labels(key),
+        },
+        "spec": {
+            "podSelector": {"matchLabels": names.selector(key)},
+            "policyTypes": ["Ingress"],
+            "ingress": [
+                {
+                    "from": [
+                        {
+                            **_namespace(site.namespace),
+                            "podSelector": {"matchLabels": names.release_pods(site.release)},
+                        },
+                        *map(_namespace, site.scrape_namespaces),
+                    ]
+                }
+            ],
+        },
+    }
+
+
+def _namespace(name: str) -> Manifest:
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": name}}}

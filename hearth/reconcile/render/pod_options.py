@@ -1,0 +1,164 @@
+"""What a runtime's annotations say of the pods of one service."""
+
+from collections.abc import Container, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from hearth import names
+from hearth.api import options, runtime_options
+from hearth.api.meta import Manifest
+from hearth.api.runtime import InferenceRuntime, Vendor
+from hearth.reconcile.render.go_template import template, values
+from hearth.reconcile.spec import spec_errors
+from hearth.reconcile.spec.spec_errors import Refused
+
+_OWN_PREFIXES = (f"{names.DOMAIN}/", options.PREFIX, "deployment.kubernetes.io/")
+"""What begins so is Hearth's, or the Deployment controller's."""
+_HASH_LABEL = "pod-template-hash"
+"""The Deployment controller's."""
+_SYS_ADMIN = {"SYS_ADMIN", "CAP_SYS_ADMIN"}
+
+_RESTRICTED: tuple[Manifest, Manifest] = (
+    {"seccompProfile": {"type": "RuntimeDefault"}},
+    {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+)
+_DEFAULTS: dict[Vendor, tuple[Manifest, Manifest]] = {
+    # What the restricted Pod security standard asks for and engines have no use for: devices come
+    # from the container runtime, open to all, and no engine changes its user.
+    "cpu": _RESTRICTED,
+    "nvidia": _RESTRICTED,
+    # The nodes of its devices belong to a user of the driver's: root opens them by a capability
+    # (DAC_OVERRIDE).  Which system calls CANN makes is written nowhere.
+    "ascend": ({}, {"allowPrivilegeEscalation": False}),
+}
+"""Security contexts of pod and container."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodOptions:
+    """Rendered for one service; empty where the runtime says nothing."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    spec: Manifest
+    """Fields of the pod's spec."""
+    pod_security: Manifest
+    """What was said and the default; a null takes away what else would stand there."""
+    container_security: Manifest
+    engine_key: tuple[str, str] | None
+    """Secret and key in it."""
+    without_effect: tuple[str, ...]
+    """Sentences about keys that are Hearth's own."""
+
+
+def render(
+    runtime: InferenceRuntime,
+    data: template.Data,
+    *,
+    own_labels: Container[str],
+    own_annotations: Container[str],
+) -> PodOptions:
+    """What the runtime says, with its templates filled in; Hearth's own keys are left out.
+
+    Raises Refused, naming the annotation.
+    """
+    try:
+        said = runtime_options.parse(runtime.metadata.annotations)
+    except options.BadOption as error:
+        raise Refused(spec_errors.RENDER, f"InferenceRuntime {runtime.name}: {error}") from error
+    reader = _Reader(runtime, data)
+    labels = reader.labels(said.labels)
+    annotations = reader.fill(runtime_options.ANNOTATIONS, said.annotations)
+    own = {
+        runtime_options.LABELS: set(_own(labels, own_labels)),
+        runtime_options.ANNOTATIONS: set(_own(annotations, own_annotations)),
+    }
+    pod, container = _DEFAULTS[runtime.spec.vendor]
+    return PodOptions(
+        labels={k: v for k, v in labels.items() if k not in own[runtime_options.LABELS]},
+        annotations={
+            k: v for k, v in annotations.items() if k not in own[runtime_options.ANNOTATIONS]
+        },
+        spec={
+            **reader.name("runtimeClassName", runtime_options.RUNTIME_CLASS, said.runtime_class),
+            **reader.name("priorityClassName", runtime_options.PRIORITY_CLASS, said.priority_class),
+        },
+        pod_security=pod | reader.fill(runtime_options.POD_SECURITY, said.pod_security),
+        container_security=_container(
+            container, reader.fill(runtime_options.CONTAINER_SECURITY, said.container_security)
+        ),
+        engine_key=reader.key(said.engine_key),
+        without_effect=tuple(
+            f"InferenceRuntime {runtime.name}: annotation {annotation}: {key} is set by Hearth or"
+            " by Kubernetes and stays as it is; remove it"
+            for annotation, keys in own.items()
+            for key in sorted(keys)
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Fills templates in; what is wrong becomes a refusal that names its annotation."""
+
+    runtime: InferenceRuntime
+    data: template.Data
+
+    def fill(self, annotation: str, value: Any) -> Any:
+        """`value` with every string in it rendered."""
+        if isinstance(value, Mapping):
+            return {name: self.fill(annotation, inner) for name, inner in value.items()}
+        if isinstance(value, list):
+            return [self.fill(annotation, inner) for inner in value]
+        if not isinstance(value, str):
+            return value
+        try:
+            return template.render(value, self.data)
+        except values.TemplateError as error:
+            raise self._refused(annotation, error) from error
+
+    def labels(self, said: Mapping[str, str]) -> dict[str, str]:
+        found: dict[str, str] = self.fill(runtime_options.LABELS, said)
+        try:
+            for name, value in found.items():
+                runtime_options.check_label(name, value)
+        except ValueError as error:
+            raise self._refused(runtime_options.LABELS, error) from error
+        return found
+
+    def name(self, field: str, annotation: str, said: str | None) -> Manifest:
+        if said is None:
+            return {}
+        try:
+            return {field: runtime_options.check_name(self.fill(annotation, said))}
+        except ValueError as error:
+            raise self._refused(annotation, error) from error
+
+    def key(self, said: str | None) -> tuple[str, str] | None:
+        if said is None:
+            return None
+        try:
+            return runtime_options.split_key(self.fill(runtime_options.ENGINE_KEY, said))
+        except ValueError as error:
+            raise self._refused(runtime_options.ENGINE_KEY, error) from error
+
+    def _refused(self, annotation: str, error: ValueError) -> Refused:
+        return Refused(
+            spec_errors.RENDER,
+            f"InferenceRuntime {self.runtime.name}: annotation {annotation}: {error}",
+        )
+
+
+def _own(found: Mapping[str, str], own: Container[str]) -> Iterator[str]:
+    for key in found:
+        if key in own or key == _HASH_LABEL or key.startswith(_OWN_PREFIXES):
+            yield key
+
+
+def _container(default: Manifest, said: Manifest) -> Manifest:
+    """The serving container's; nulls are left out."""
+    added = (said.get("capabilities") or {}).get("add") or ()
+    if said.get("privileged") or _SYS_ADMIN & set(added):
+        # The API server refuses these together with allowPrivilegeEscalation: false.
+        default = {k: v for k, v in default.items() if k != "allowPrivilegeEscalation"}
+    return {name: value for name, value in {**default, **said}.items() if value is not None}

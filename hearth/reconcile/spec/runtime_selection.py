@@ -1,0 +1,88 @@
+"""Pick the InferenceRuntime that serves a service."""
+
+from collections.abc import Iterable, Iterator
+
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import Manifest
+from hearth.api.runtime import InferenceRuntime
+from hearth.reconcile.spec import spec_errors
+from hearth.reconcile.spec.spec_errors import Refused
+
+Mark = tuple[str, str]
+"""`name` or `vendor`, and which."""
+
+
+def pick(service: LLMService, runtimes: Iterable[InferenceRuntime]) -> InferenceRuntime:
+    """By name; else of the first acceptable vendor that has any, the one of highest priority.
+
+    Only runtimes of the service's own group count.  Raises Refused, naming equals and what there
+    is.
+    """
+    own = {runtime.name: runtime for runtime in runtimes if runtime.group == service.group}
+    wanted = service.spec.runtime
+    if wanted is None or (wanted.name is None and wanted.selector is None):
+        raise _refused("spec.runtime chooses none; set spec.runtime.name", own)
+    if wanted.name is not None:
+        if wanted.name not in own:
+            raise _refused(f"spec.runtime.name: there is no InferenceRuntime {wanted.name!r}", own)
+        return own[wanted.name]
+    vendors = wanted.selector.vendor if wanted.selector else []
+    for vendor in vendors:
+        found = [runtime for runtime in own.values() if runtime.spec.vendor == vendor]
+        if found:
+            return _highest(vendor, found)
+    raise _refused(
+        f"spec.runtime.selector.vendor: no InferenceRuntime is of {' or '.join(vendors) or 'none'}",
+        own,
+    )
+
+
+def marks(runtime: Manifest) -> Iterator[Mark]:
+    """Names under which a service may ask for this runtime."""
+    yield "name", runtime["metadata"]["name"]
+    yield "vendor", _text(_part(runtime, "spec").get("vendor"))
+
+
+def asks(service: Manifest) -> Iterator[Mark]:
+    """Marks of which a change (or an end) may change what `pick` answers.
+
+    Read from the manifest as it is, for an index: to parse a thousand services for each change of
+    a runtime would hold up the event loop.
+    """
+    wanted = _part(_part(service, "spec"), "runtime")
+    if name := _text(wanted.get("name")):
+        yield "name", name
+        return
+    vendors = _part(wanted, "selector").get("vendor")
+    for vendor in vendors if isinstance(vendors, list) else ():
+        yield "vendor", _text(vendor)
+    # One that changed its vendor is no longer told by it: who resolved to it must look again.
+    if resolved := _text(_part(service, "status").get("resolvedRuntime")):
+        yield "name", resolved
+
+
+def _part(manifest: Manifest, field: str) -> Manifest:
+    found = manifest.get(field)
+    return found if isinstance(found, dict) else {}
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _highest(vendor: str, found: list[InferenceRuntime]) -> InferenceRuntime:
+    top = max(runtime.spec.priority for runtime in found)
+    best = sorted((r for r in found if r.spec.priority == top), key=lambda runtime: runtime.name)
+    if len(best) > 1:
+        names = ", ".join(runtime.name for runtime in best)
+        raise Refused(
+            spec_errors.RUNTIME,
+            f"spec.runtime.selector: {names} are all of vendor {vendor} with priority {top};"
+            " set spec.runtime.name, or give one a higher priority",
+        )
+    return best[0]
+
+
+def _refused(problem: str, own: dict[str, InferenceRuntime]) -> Refused:
+    known = ", ".join(sorted(own)[:10]) or "none"
+    return Refused(spec_errors.RUNTIME, f"{problem} (there is {known})")

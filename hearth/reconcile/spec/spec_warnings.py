@@ -1,0 +1,68 @@
+"""Tell what in a spec works, but not as its author may think."""
+
+import math
+from collections.abc import Iterator
+
+from hearth import names
+from hearth.api.llmservice import LLMService
+from hearth.api.runtime import InferenceRuntime
+from hearth.cache.source import Source
+from hearth.reconcile.render import deployment, network_policy, probes
+from hearth.reconcile.render.release import Site
+
+
+def of(
+    service: LLMService, runtime: InferenceRuntime, model: Source, *, site: Site
+) -> tuple[str, ...]:
+    """Sentences for a condition and its Event; each names its field and says what to do."""
+    return tuple(_sentences(service, runtime, model, site))
+
+
+def _sentences(
+    service: LLMService, runtime: InferenceRuntime, model: Source, site: Site
+) -> Iterator[str]:
+    spec, scaling = service.spec, service.spec.scaling
+    queue, needed = spec.endpoint.max_queue, scaling.target * scaling.max
+    if queue < needed:
+        reached = math.ceil(queue / scaling.target)
+        yield (
+            f"spec.endpoint.maxQueue: {queue} is less than scaling.target x scaling.max"
+            f" ({needed}): never more than {reached} of {scaling.max} replicas will run; raise it"
+            " or lower the target"
+        )
+    if scaling.max > 1 and spec.cache.strategy == "NodeLocalPVC" and model.pvc is None:
+        yield (
+            "spec.cache.strategy: a NodeLocalPVC claim is ReadWriteOnce, so all"
+            f" {scaling.max} replicas must run on one node; use HostPath or None to spread them"
+        )
+    startup_s = probes.render(service, runtime).startup_s
+    if startup_s < scaling.activation_timeout:
+        yield (
+            f"InferenceRuntime {runtime.name}: spec.health.startup gives up after {startup_s} s,"
+            f" before spec.scaling.activationTimeout ({scaling.activation_timeout}); raise its"
+            " failureThreshold"
+        )
+    metrics, port = runtime.spec.metrics, runtime.spec.container.port
+    if metrics is not None and metrics.port != port.name:
+        yield (
+            f"InferenceRuntime {runtime.name}: spec.metrics.port: there is no port"
+            f" {metrics.port!r}; the container's is {port.name!r}, so metrics are not announced"
+        )
+    if spec.endpoint.resources is not None:
+        yield (
+            "spec.endpoint.resources has no effect: the gateway is shared by all services; its"
+            " resources are set where Hearth is installed"
+        )
+    options = deployment.options(service, runtime, model)
+    if (
+        site.backend_guard == "warn"
+        and network_policy.wanted(service)
+        and options.engine_key is None
+    ):
+        yield (
+            "spec.endpoint.authentication: the key guards the gateway only: every pod of the"
+            f" cluster reaches {names.backend_service(service.key)} without it; let Hearth write a"
+            " NetworkPolicy (backends.guard=policy in its chart), or write one and set it to off,"
+            " or give the engine a key of its own (hearth.dev/engine-key of its InferenceRuntime)"
+        )
+    yield from options.without_effect

@@ -1,0 +1,223 @@
+"""Turn a service's pods and Deployment into facts: endpoints, how far it is, why it fails."""
+
+import dataclasses
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from hearth import names
+from hearth.api.meta import Manifest
+from hearth.reconcile.status import pod_failures, served_name
+from hearth.reconcile.status.pod_failures import Memory, Verdict
+from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
+
+
+class Stage(StrEnum):
+    """How far the pod is that is furthest; the value is the reason of the Ready condition."""
+
+    NONE = "Activating"
+    REFUSED = pod_failures.PODS_REFUSED
+    UNSCHEDULED = "SchedulingDelayed"
+    STARTING = "Starting"
+    LOADING = "ModelLoading"
+    READY = "Available"
+
+
+_ORDER = tuple(Stage)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What is there of one service's backend."""
+
+    backends: tuple[Backend, ...] = ()
+    failure: Failure | None = None
+    """Set only while no pod is Ready and all of them are in a terminal state."""
+    stage: Stage = Stage.NONE
+    message: str = ""
+    """What the cluster says about the stage."""
+    brief: str = ""
+    """The same without the cluster's words, for whoever may not read those."""
+    advice: tuple[str, ...] = ()
+    """What is not as meant, though pods are there."""
+    pods: int = 0
+    """That are not going away."""
+    ready: int = 0
+    replicas: int = 0
+    """That the Deployment should have, by whoever scaled it last."""
+    look_again_s: float | None = None
+    """Seconds after which another look may tell more, though nothing changes."""
+    memory: Memory
+    """For the next look."""
+
+
+def observe(
+    deployment: Manifest | None,
+    pods: Iterable[Manifest],
+    *,
+    memory: Memory,
+    now_s: float,
+) -> Facts:
+    """Facts as they are now.
+
+    `pods`: all of the service's (the selector's), Ready or going.  `memory`: the last Facts', or
+    an empty one.  `now_s` is on the monotonic clock.
+    """
+    live = sorted(filter(_is_live, pods), key=_age)
+    beside = pod_failures.refusal(deployment)
+    refused = None if live else beside
+    memory = pod_failures.remember(memory, live, now_s=now_s, refused=refused)
+    turned_away = pod_failures.judge_refusal(refused, memory, now_s=now_s)
+    verdicts = [pod_failures.judge(pod, memory, now_s=now_s) for pod in live]
+    stages = [_stage(pod) for pod in live]
+    none = Stage.REFUSED if refused is not None and refused.passes else Stage.NONE
+    stage = max(stages, key=_ORDER.index, default=none)
+    replicas = ((deployment or {}).get("spec") or {}).get("replicas", 0)
+    ready = stages.count(Stage.READY)
+    failure = None
+    if not ready:
+        failure = (
+            _worst(live, verdicts)
+            or turned_away.failure
+            # A quota may be over at any time: as long as it is said, that is what is waited for.
+            or (None if refused else _deadline(deployment, replicas))
+        )
+    message = refused.message if refused is not None else ""
+    if live:
+        message = _message(stage, live[stages.index(stage)])
+    return Facts(
+        backends=tuple(_backend(pod) for pod in live if pod["status"].get("podIP")),
+        failure=failure,
+        stage=stage,
+        message=message,
+        brief=refused.brief if refused is not None else "",
+        advice=(f"the cluster lets no more pods in: {beside.message}",) if live and beside else (),
+        pods=len(live),
+        ready=ready,
+        replicas=replicas,
+        look_again_s=min(
+            (v.look_again_s for v in (*verdicts, turned_away) if v.look_again_s), default=None
+        ),
+        memory=memory,
+    )
+
+
+def _is_live(pod: Manifest) -> bool:
+    going = pod["metadata"].get("deletionTimestamp")
+    # An evicted pod stays as Failed; the Deployment has another for it.
+    return not going and (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded")
+
+
+def _age(pod: Manifest) -> tuple[str, str]:
+    return pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]
+
+
+def _worst(pods: list[Manifest], verdicts: list[Verdict]) -> Failure | None:
+    """If every pod has one: that of the newest template's oldest pod, tried again with any."""
+    failed = [verdict.failure for verdict in verdicts if verdict.failure is not None]
+    if not failed or len(failed) < len(pods):
+        return None
+    attempts = [f.attempt_at for f in failed if f.attempt_at is not None]
+    # Who has mended the first mistake must hear of the second, not of the first again.
+    told = next(
+        f for f, pod in zip(failed, pods, strict=True) if _template(pod) == _template(pods[-1])
+    )
+    return dataclasses.replace(told, attempt_at=min(attempts, default=None))
+
+
+def _template(pod: Manifest) -> str | None:
+    """Which of its Deployment's templates a pod was made from."""
+    found: str | None = (pod["metadata"].get("labels") or {}).get("pod-template-hash")
+    return found
+
+
+def _deadline(deployment: Manifest | None, replicas: int) -> Failure | None:
+    said = pod_failures.condition(deployment or {}, "Progressing")
+    if not replicas or said.get("reason") != pod_failures.PROGRESS_DEADLINE:
+        return None
+    return Failure(
+        reason=pod_failures.PROGRESS_DEADLINE,
+        message=str(said.get("message", "")),
+        brief="its pods were not ready in time",
+    )
+
+
+def _stage(pod: Manifest) -> Stage:
+    if pod_failures.is_ready(pod):
+        return Stage.READY
+    scheduled = pod_failures.condition(pod, "PodScheduled")
+    if scheduled.get("status") == "False":
+        return Stage.UNSCHEDULED
+    running = (_serving_status(pod).get("state") or {}).get("running")
+    return Stage.STARTING if running is None else Stage.LOADING
+
+
+def _message(stage: Stage, pod: Manifest) -> str:
+    match stage:
+        case Stage.UNSCHEDULED:
+            return str(pod_failures.condition(pod, "PodScheduled").get("message", ""))
+        case Stage.STARTING:
+            waiting = (_serving_status(pod).get("state") or {}).get("waiting") or {}
+            reason = waiting.get("reason", "")
+            # This one is said of every pod while its image is pulled.
+            return "" if reason == "ContainerCreating" else str(waiting.get("message", reason))
+        case _:
+            return ""
+
+
+def _backend(pod: Manifest) -> Backend:
+    container = _serving(pod)
+    ports = {port.get("name"): port["containerPort"] for port in container.get("ports") or ()}
+    restarts = _serving_status(pod).get("restartCount", 0)
+    args = [*(container.get("command") or ()), *(container.get("args") or ())]
+    return Backend(
+        uid=f"{pod['metadata']['uid']}/{restarts}",
+        pod=pod["metadata"]["name"],
+        host=pod["status"]["podIP"],
+        port=next(iter(ports.values()), 0),
+        ready=pod_failures.is_ready(pod),
+        readiness=_readiness(pod, container, ports),
+        served_name=served_name.read(args),
+        engine_key=_engine_key(container),
+    )
+
+
+def _engine_key(container: Manifest) -> KeyRef | None:
+    for variable in container.get("env") or ():
+        said = (variable.get("valueFrom") or {}).get("secretKeyRef")
+        if variable["name"] == names.ENGINE_KEY and said:
+            return KeyRef(secret=said["name"], key=said["key"])
+    return None
+
+
+def _readiness(
+    pod: Manifest, container: Manifest, ports: dict[str | None, int]
+) -> HttpReadiness | TcpReadiness | None:
+    probe = container.get("readinessProbe") or {}
+    if pod["spec"].get("readinessGates"):
+        return None  # someone else has a word in it too
+    timeout_s = float(probe.get("timeoutSeconds") or 1)
+    for action in ("httpGet", "tcpSocket"):
+        asked = probe.get(action)
+        if not asked or asked.get("host") or asked.get("scheme", "HTTP") != "HTTP":
+            continue
+        port = ports.get(asked["port"], asked["port"])
+        if not isinstance(port, int):
+            return None
+        if action == "tcpSocket":
+            return TcpReadiness(port=port, timeout_s=timeout_s)
+        headers = tuple((h["name"], h["value"]) for h in asked.get("httpHeaders") or ())
+        path = asked.get("path") or "/"
+        return HttpReadiness(path=path, port=port, headers=headers, timeout_s=timeout_s)
+    return None
+
+
+def _serving(pod: Manifest) -> Manifest:
+    found = [c for c in pod["spec"].get("containers", ()) if c["name"] == names.CONTAINER]
+    return found[0] if found else {}
+
+
+def _serving_status(pod: Manifest) -> Manifest:
+    statuses = (pod.get("status") or {}).get("containerStatuses") or ()
+    found = [status for status in statuses if status["name"] == names.CONTAINER]
+    return found[0] if found else {}

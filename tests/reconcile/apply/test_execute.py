@@ -1,0 +1,86 @@
+"""A plan's writes, carried out on the in-memory cluster."""
+
+import pytest
+
+from hearth import names
+from hearth.api.meta import ServiceKey
+from hearth.cluster import kinds
+from hearth.cluster.interface import Conflict, NotFound, Terminating
+from hearth.cluster.local.cluster import LocalCluster
+from hearth.reconcile.apply import execute, plan
+from tests.reconcile.builders import render, runtime, service
+
+
+@pytest.fixture
+async def cluster():
+    one = LocalCluster()
+    await one.create(service().manifest() | {"apiVersion": "serving.hearth.dev/v1alpha1"})
+    return one
+
+
+async def written(cluster):
+    stored = await cluster.get(kinds.llm_service("serving.hearth.dev"), "ai", "chat")
+    of = service(uid=stored["metadata"]["uid"])
+    planned = plan.writes(of, render(of, runtime()), ())
+    await execute.carry_out(cluster, planned.writes)
+    return of, planned.writes
+
+
+async def test_everything_is_there_and_replicas_are_nobodys_main_field(cluster):
+    await written(cluster)
+    deployment = await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
+    owners = {
+        entry["manager"]
+        for entry in deployment["metadata"]["managedFields"]
+        if "f:replicas" in entry["fieldsV1"].get("f:spec", {})
+    }
+    assert deployment["spec"]["replicas"] == 0 and owners == {names.REPLICAS_MANAGER}
+
+
+async def test_writing_again_is_harmless_and_leaves_the_scale_alone(cluster):
+    _, writes = await written(cluster)
+    await cluster.scale(ServiceKey("ai", "chat"), replicas=3)
+    once = [write for write in writes if isinstance(write, plan.ApplyReplicas)]
+    resumed = [
+        plan.ApplyReplicas(whole=None, main=w.main, replicas=w.replicas, release=w.release)
+        for w in once
+    ]
+    await execute.carry_out(cluster, resumed)
+    assert (await cluster.get(kinds.DEPLOYMENT, "ai", "chat"))["spec"]["replicas"] == 3
+
+
+async def test_what_was_created_meanwhile_is_looked_at_again(cluster):
+    _, writes = await written(cluster)
+    claims = [write for write in writes if isinstance(write, plan.Create)]
+    assert claims
+    with pytest.raises(Conflict):
+        await execute.carry_out(cluster, claims)
+
+
+async def test_whatever_is_rejected_is_named(cluster):
+    wrong = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "A", "namespace": "ai"}}
+    for write in (
+        plan.Create(wrong),
+        plan.Apply(wrong),
+        plan.ApplyReplicas(whole=wrong, main=wrong, replicas=wrong, release=wrong),
+    ):
+        with pytest.raises(execute.Rejected, match="refused Service A: ") as rejected:
+            await execute.carry_out(cluster, [write])
+        assert rejected.value.kind == "Service"
+
+
+async def test_what_is_no_longer_wanted_goes(cluster):
+    await written(cluster)
+    found = await cluster.get(kinds.SCALED_OBJECT, "ai", "chat")
+    await execute.carry_out(cluster, [plan.Delete(found)])
+    with pytest.raises(NotFound):
+        await cluster.get(kinds.SCALED_OBJECT, "ai", "chat")
+
+
+async def test_field_case_136_a_namespace_that_goes_is_no_refusal_of_an_object():
+    class Going(LocalCluster):
+        async def apply(self, manifest, *, manager, force=True):
+            raise Terminating("it is being terminated")
+
+    with pytest.raises(Terminating):
+        await execute.carry_out(Going(), [plan.Apply({})])

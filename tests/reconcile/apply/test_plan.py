@@ -1,0 +1,342 @@
+"""Which writes turn what is there into what should be: decided here, carried out on a store."""
+
+from dataclasses import replace
+
+import pytest
+
+from hearth import names
+from hearth.api.meta import Manifest
+from hearth.cluster import kinds
+from hearth.cluster.interface import Conflict
+from hearth.reconcile.apply import plan
+from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete
+from hearth.reconcile.render import desired
+from hearth.reconcile.render.release import Site
+from tests.reconcile import builders
+from tests.reconcile.builders import find, merged, render
+from tests.reconcile.world import KEY, World
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def settled(world: World) -> World:
+    world.carry_out(world.decide())
+    assert world.decide() == plan.Plan()
+    return world
+
+
+def test_a_new_service_is_written_in_order_and_once(world: World):
+    got = world.decide()
+    assert [type(write) for write in got.writes] == [Create, ApplyReplicas, Apply, Apply, Apply]
+    world.carry_out(got)
+    version = world.store.version
+    again = world.decide()
+    assert again == plan.Plan()
+    world.carry_out(again)
+    assert world.store.version == version
+
+
+def test_it_is_created_at_its_minimum_and_only_the_second_manager_owns_that(settled: World):
+    assert settled.replicas() == 0
+    assert settled.owners_of_replicas() == {names.REPLICAS_MANAGER}
+
+
+def test_replicas_stay_as_the_autoscaler_set_them(settled: World):
+    settled.store.scale(KEY, replicas=3, manager="keda")
+    assert settled.decide() == plan.Plan()
+    settled.carry_out(settled.decide(container={"image": "engine:2"}))
+    assert settled.replicas() == 3
+    assert settled.owners_of_replicas() == {"keda"}
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_a_creation_cut_short_is_finished(world: World, steps: int):
+    world.carry_out(world.decide(), stop_after=steps)
+    finish = world.decide()
+    assert [type(write) for write in finish.writes] == [ApplyReplicas]
+    assert isinstance(write := finish.writes[0], ApplyReplicas)
+    assert write.whole is None
+    world.carry_out(finish)
+    assert world.decide() == plan.Plan()
+    assert world.replicas() == 0
+    assert world.owners_of_replicas() == {names.REPLICAS_MANAGER}
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_an_autoscaler_that_was_faster_than_the_rest_of_a_creation(world: World, steps: int):
+    world.carry_out(world.decide(), stop_after=steps)
+    world.store.scale(KEY, replicas=1, manager="keda")
+    world.carry_out(world.decide())
+    world.store.scale(KEY, replicas=2, manager="keda")
+    assert world.decide() == plan.Plan()
+    assert world.owners_of_replicas() == {"keda"}
+
+
+def test_an_autoscaler_in_the_midst_of_a_creation_keeps_the_field(world: World):
+    def scale() -> None:
+        world.store.scale(KEY, replicas=1, manager="keda")
+
+    world.carry_out(world.decide(), between=scale)
+    assert world.replicas() == 1
+    assert world.owners_of_replicas() == {"keda"}
+    assert world.decide() == plan.Plan()
+
+
+def test_what_someone_changed_is_put_back(settled: World):
+    settled.edit(kinds.SERVICE, {"spec": {"ports": []}}, "chat-backend")
+    container = {"image": "other", "name": "serving"}
+    settled.edit(kinds.DEPLOYMENT, {"spec": {"template": {"spec": {"containers": [container]}}}})
+    got = settled.decide()
+    assert [
+        (type(w), w.manifest["metadata"]["name"]) for w in got.writes if isinstance(w, Apply)
+    ] == [(Apply, "chat"), (Apply, "chat-backend")]
+    settled.carry_out(got)
+    assert settled.decide() == plan.Plan()
+
+
+def test_what_someone_added_is_left(settled: World):
+    settled.edit(kinds.DEPLOYMENT, {"metadata": {"annotations": {"note": "mine"}}})
+    settled.edit(kinds.SCALED_OBJECT, {"spec": {"idleReplicaCount": 0}})
+    assert settled.decide() == plan.Plan()
+
+
+def test_what_the_server_spells_otherwise_is_no_change(world: World):
+    spec = {"resources": {"memory": "2048Mi", "cpu": "2000m"}, "cache": {"size": "1024Mi"}}
+    world.carry_out(world.decide(spec))
+    assert world.decide(spec) == plan.Plan()
+    assert world.decide({**spec, "cache": {"size": "1Gi"}}) == plan.Plan()
+
+
+def test_a_changed_spec_is_applied_to_the_very_object_it_was_decided_for(settled: World):
+    got = settled.decide({"scaling": {"max": 2}})
+    assert [type(write) for write in got.writes] == [Apply]
+    assert isinstance(write := got.writes[0], Apply)
+    found = settled.get(kinds.SCALED_OBJECT)
+    assert write.manifest["metadata"]["uid"] == found["metadata"]["uid"]
+    settled.store.delete(found)
+    with pytest.raises(Conflict):
+        settled.carry_out(got)
+
+
+def test_an_object_that_is_going_is_not_written(settled: World):
+    going = merged(
+        settled.get(kinds.SCALED_OBJECT), {"metadata": {"finalizers": ["finalizer.keda.sh"]}}
+    )
+    settled.store.delete(settled.store.update(going, manager="keda"))
+    assert settled.decide({"scaling": {"max": 2}}) == plan.Plan()
+
+
+@pytest.mark.parametrize("spec", [{"size": "60Gi"}, {"storageClassName": "fast"}])
+def test_a_claim_is_written_once(settled: World, spec: Manifest):
+    got = settled.decide({"cache": spec, "scaling": {"max": 2}})
+    assert got.writes == ()
+    assert got.refusal is not None
+    assert got.refusal.reason == "ClaimChanged"
+    assert "PersistentVolumeClaim chat-cache was created with another size" in got.refusal.message
+
+
+def test_a_claim_that_was_made_bigger_by_hand_is_fine(settled: World):
+    bigger = {"spec": {"resources": {"requests": {"storage": "90Gi"}}}}
+    settled.edit(kinds.CLAIM, bigger, "chat-cache")
+    assert settled.decide() == plan.Plan()
+
+
+def test_a_claim_that_is_not_wanted_any_more_stays(settled: World):
+    settled.carry_out(settled.decide({"cache": {"strategy": "None"}}))
+    assert settled.get(kinds.CLAIM, "chat-cache")
+
+
+def test_what_is_owned_and_not_wanted_any_more_goes_the_scaler_first(settled: World):
+    extra = merged(find(render(settled.service), "Service", "chat"), {"metadata": {"name": "old"}})
+    settled.store.apply(extra, manager=names.MANAGER)
+    got = plan.writes(settled.service, render(settled.service, keda=False), settled.observed())
+    assert [
+        (w.manifest["kind"], w.manifest["metadata"]["name"])
+        for w in got.writes
+        if isinstance(w, Delete)
+    ] == [("ScaledObject", "chat"), ("Service", "old")]
+    settled.carry_out(got)
+    assert (
+        plan.writes(settled.service, render(settled.service, keda=False), settled.observed())
+        == plan.Plan()
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"labels": {names.SERVICE_LABEL: "another"}}},
+        {"metadata": {"ownerReferences": []}},
+        {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
+    ],
+)
+def test_what_is_not_wholly_the_service_s_is_not_deleted(settled: World, change: Manifest):
+    extra = merged(find(render(settled.service), "Service", "chat"), {"metadata": {"name": "old"}})
+    got = plan.writes(
+        settled.service, render(settled.service), [*settled.observed(), merged(extra, change)]
+    )
+    assert got == plan.Plan()
+
+
+def test_field_case_102_what_is_adopted_is_what_was_looked_at(settled: World):
+    """Whoever takes it in between has it: then the write is a Conflict, and looks again."""
+    for kind, name in ((kinds.DEPLOYMENT, "chat"), (kinds.CLAIM, "chat-cache")):
+        orphan = settled.get(kind, name)
+        metadata = {k: v for k, v in orphan["metadata"].items() if k != "ownerReferences"}
+        settled.store.update({**orphan, "metadata": metadata}, manager="backup")
+    got = settled.decide()
+    assert sorted(got.adopted) == ["Deployment chat", "PersistentVolumeClaim chat-cache"]
+    [claim, deployment] = got.writes
+    assert isinstance(claim, Apply) and isinstance(deployment, Apply)
+    assert set(claim.manifest) == {"apiVersion", "kind", "metadata"}
+    for write in (claim, deployment):
+        kind, name = kinds.of(write.manifest), write.manifest["metadata"]["name"]
+        settled.edit(kind, {"metadata": {"annotations": {"by": "another"}}}, name)
+        with pytest.raises(Conflict):
+            settled.store.apply(write.manifest, manager=names.MANAGER)
+    settled.carry_out(settled.decide())
+    assert settled.decide() == plan.Plan()
+
+
+def test_field_case_102_of_a_claim_its_size_still_counts(settled: World):
+    orphan = settled.get(kinds.CLAIM, "chat-cache")
+    metadata = {k: v for k, v in orphan["metadata"].items() if k != "ownerReferences"}
+    settled.store.update({**orphan, "metadata": metadata}, manager="backup")
+    got = settled.decide({"cache": {"size": "7Gi"}})
+    assert got.refusal is not None and got.refusal.reason == "ClaimChanged"
+
+
+def test_field_case_102_a_service_of_this_name_before_is_named(settled: World):
+    found = settled.get(kinds.DEPLOYMENT)
+    [owner] = found["metadata"]["ownerReferences"]
+    old = merged(found, {"metadata": {"ownerReferences": [owner | {"uid": "before"}]}})
+    others = [m for m in settled.observed() if m["kind"] != "Deployment"]
+    got = plan.writes(settled.service, render(settled.service), [*others, old])
+    assert got.refusal is not None and got.writes == ()
+    assert "another LLMService of this name (uid before)" in got.refusal.message
+
+
+OTHER = {"apiVersion": "example.com/v1", "kind": "Other", "name": "boss", "uid": "u"}
+
+
+@pytest.mark.parametrize(
+    ("owners", "message"),
+    [
+        ([], "Service chat is not Hearth's and is left alone; delete or rename it"),
+        ([OTHER], "Service chat is not Hearth's"),
+        ([{**OTHER, "controller": True}], "Service chat belongs to Other boss and is left alone"),
+    ],
+)
+def test_somebody_else_s_object_is_left_alone_and_named(owners: list[Manifest], message: str):
+    there = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": "chat", "namespace": "ai", "ownerReferences": owners},
+        "spec": {},
+    }
+    got = plan.writes(builders.service(), render(), [there])
+    assert got.writes == ()
+    assert got.refusal is not None
+    assert got.refusal.reason == "NotOwned"
+    assert got.refusal.message.startswith(message)
+
+
+def test_of_an_earlier_service_of_the_same_name_nothing_is_taken(settled: World):
+    again = builders.service(uid="another")
+    got = plan.writes(again, render(again), settled.observed())
+    assert got.refusal is not None
+    assert got.refusal.reason == "NotOwned"
+
+
+def shared(*uids: str) -> Manifest:
+    services = [builders.service_manifest(name=f"s{uid}", uid=uid) for uid in uids]
+    return desired.render_shared("ai", services, site=Site())
+
+
+def test_the_shared_service_follows_the_services_of_its_namespace():
+    one, both = shared("1"), shared("1", "2")
+    assert plan.shared(one, None) == plan.Plan(writes=(Apply(one),))
+    assert plan.shared(one, one) == plan.Plan()
+    stored = merged(one, {"metadata": {"uid": "u"}})
+    wanted = merged(both, {"metadata": {"uid": "u"}})
+    assert plan.shared(both, stored) == plan.Plan(writes=(Apply(wanted),))
+    # A reference to a service that is gone must go, though everything wanted is there.
+    hashed_as_one = merged(both, {"metadata": {"annotations": one["metadata"]["annotations"]}})
+    assert plan.shared(one, hashed_as_one) == plan.Plan(writes=(Apply(one),))
+
+
+def test_the_name_for_mutual_tls_comes_and_goes_with_it(settled: World):
+    tls = {"serverSecretName": "s", "authenticationRef": {"name": "a"}}
+    settled.carry_out(settled.decide({"scaling": {"externalScaler": {"tls": tls}}}))
+    assert settled.get(kinds.SERVICE, "chat-scaler")["spec"]["type"] == "ExternalName"
+    assert "authenticationRef" in settled.get(kinds.SCALED_OBJECT)["spec"]["triggers"][0]
+    settled.carry_out(settled.decide())
+    assert "chat-scaler" not in {m["metadata"]["name"] for m in settled.observed()}
+    assert "authenticationRef" not in settled.get(kinds.SCALED_OBJECT)["spec"]["triggers"][0]
+    assert settled.decide() == plan.Plan()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"metadata": {"labels": {"app.kubernetes.io/managed-by": "someone"}}},
+        {"metadata": {"ownerReferences": [OTHER]}},
+        {"metadata": {"annotations": None}},  # only the label copied
+    ],
+)
+def test_a_shared_service_of_somebody_else_is_left_alone(change: Manifest):
+    got = plan.shared(shared("1"), merged(shared("1"), change))
+    assert got.writes == ()
+    assert got.refusal is not None
+    assert "choose another name for the shared endpoint" in got.refusal.message
+
+
+def as_before(of: Manifest) -> Manifest:
+    """What an earlier release wrote: other labels and fields, and so another hash."""
+    older = merged(
+        of,
+        {
+            "metadata": {
+                "labels": {"app.kubernetes.io/component": "backend"},
+                "annotations": {names.HASH_ANNOTATION: "0" * 16},
+            }
+        },
+    )
+    match of["kind"]:
+        case "Deployment":
+            del older["spec"]["template"]["spec"]["enableServiceLinks"]
+            del older["spec"]["template"]["metadata"]["labels"]["app.kubernetes.io/name"]
+            older["spec"]["progressDeadlineSeconds"] = 60
+        case "ScaledObject":
+            older["spec"]["pollingInterval"] = 30
+            older["spec"]["advanced"]["restoreToOriginalReplicaCount"] = True
+        case "Service":
+            older["spec"]["sessionAffinity"] = "ClientIP"
+        case "PersistentVolumeClaim":
+            return of  # what may not change, no release changes
+    return older
+
+
+def test_field_case_90_objects_of_an_earlier_release_are_updated_in_place(world: World):
+    today = render(world.service)
+    older = replace(today, manifests=tuple(map(as_before, today.manifests)))
+    world.carry_out(plan.writes(world.service, older, ()))
+    world.store.scale(KEY, replicas=2, manager="keda")
+    before = {m["kind"] + m["metadata"]["name"]: m for m in world.observed()}
+    upgrade = world.decide()
+    assert {type(write) for write in upgrade.writes} == {Apply}
+    world.carry_out(upgrade)
+    assert world.decide() == plan.Plan()
+    after = {m["kind"] + m["metadata"]["name"]: m for m in world.observed()}
+    assert {k: m["metadata"]["uid"] for k, m in after.items()} == {
+        k: m["metadata"]["uid"] for k, m in before.items()
+    }
+    assert "app.kubernetes.io/component" not in world.get(kinds.DEPLOYMENT)["metadata"]["labels"]
+    assert world.replicas() == 2
+    assert "restoreToOriginalReplicaCount" not in world.get(kinds.SCALED_OBJECT)["spec"]["advanced"]
+    world.store.delete(world.get(kinds.llm_service("serving.hearth.dev")))
+    assert world.observed() == []

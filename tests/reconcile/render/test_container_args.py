@@ -1,0 +1,63 @@
+"""Arguments and environment of the serving container."""
+
+import pytest
+
+from hearth.reconcile.render import container_args
+from hearth.reconcile.spec.spec_errors import Refused
+from tests.reconcile.builders import runtime, service
+
+
+def args(spec, override=()):
+    of = service({"runtime": {"argsOverride": list(override)}})
+    return container_args.args(of, runtime({"container": spec}), model_path="org/model")
+
+
+def env(*variables, **defaults):
+    by = runtime({"container": {"env": list(variables)}})
+    return container_args.env(service(), by, model_path="org/model", defaults=defaults)
+
+
+def test_arguments_are_rendered_and_the_service_s_come_last_as_they_are():
+    got = args(
+        {"args": ["--model={{ .Model.Path }}", "{{ .Service.Namespace }}/{{ .Service.Name }}"]},
+        ["--max-model-len=1", "{{ not a template }}"],
+    )
+    assert got == ["--model=org/model", "ai/chat", "--max-model-len=1", "{{ not a template }}"]
+
+
+def test_no_runtime_section_no_override():
+    of = service()
+    bare = of.model_copy(update={"spec": of.spec.model_copy(update={"runtime": None})})
+    assert container_args.args(bare, runtime(), model_path="m") == ["serve"]
+
+
+def test_the_address_comes_first_and_defaults_last():
+    secret = {"name": "TOKEN", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k"}}}
+    got = env({"name": "URL", "value": "http://$(POD_IP)/{{ .Service.Name }}"}, secret, HOME="/s")
+    assert got == [
+        container_args.POD_IP,
+        {"name": "URL", "value": "http://$(POD_IP)/chat"},
+        secret,
+        {"name": "HOME", "value": "/s"},
+    ]
+
+
+def test_what_the_runtime_sets_wins():
+    got = env({"name": "HOME", "value": "/mine"}, {"name": "POD_IP", "value": "::1"}, HOME="/s")
+    assert got == [{"name": "HOME", "value": "/mine"}, {"name": "POD_IP", "value": "::1"}]
+
+
+def test_a_name_stands_once_with_its_last_value():
+    got = env({"name": "A", "value": "1"}, {"name": "B", "value": "2"}, {"name": "A", "value": "3"})
+    assert got[1:] == [{"name": "B", "value": "2"}, {"name": "A", "value": "3"}]
+
+
+def test_refusals_name_runtime_field_and_text():
+    with pytest.raises(Refused) as error:
+        args({"args": ["fine", "{{ range .Model }}"]})
+    assert error.value.refusal.reason == "Render"
+    assert error.value.refusal.message == (
+        "InferenceRuntime stub: spec.container.args[1]: {{ range .Model }}: range is not supported"
+    )
+    with pytest.raises(Refused, match=r"spec\.container\.env\[0\]\.value: \{\{ \.Nope \}\}"):
+        env({"name": "A", "value": "{{ .Nope }}"})

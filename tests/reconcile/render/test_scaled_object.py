@@ -1,0 +1,185 @@
+"""The KEDA ScaledObject."""
+
+import pytest
+
+from hearth.api.meta import Manifest
+from hearth.reconcile.render import scaled_object
+from hearth.reconcile.render.release import Site
+from hearth.reconcile.spec.spec_errors import Refused
+from tests.reconcile.builders import UID, merged, service
+
+
+def render(wanted: Manifest, site: Site | None = None) -> Manifest:
+    return scaled_object.render(service({"scaling": wanted}), site=site or Site())
+
+
+def test_a_service_that_sleeps():
+    got = render({"max": 3, "target": 4, "scaleDownStabilization": "90s"})
+    assert got == {
+        "apiVersion": "keda.sh/v1alpha1",
+        "kind": "ScaledObject",
+        "metadata": {
+            "name": "chat",
+            "namespace": "ai",
+            "labels": {
+                "app.kubernetes.io/name": "chat",
+                "app.kubernetes.io/managed-by": "hearth",
+                "serving.hearth.dev/service": "chat",
+                "scaledobject.keda.sh/name": "chat",
+            },
+        },
+        "spec": {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "chat"},
+            "minReplicaCount": 0,
+            "maxReplicaCount": 3,
+            "pollingInterval": 15,
+            "cooldownPeriod": 90,
+            "advanced": {
+                "horizontalPodAutoscalerConfig": {
+                    "behavior": {"scaleDown": {"stabilizationWindowSeconds": 90}}
+                }
+            },
+            "triggers": [
+                {
+                    "type": "external-push",
+                    "metadata": {
+                        "scalerAddress": "hearth-scaler.hearth-system.svc:9090",
+                        "metricName": "pending",
+                        "targetValue": "4",
+                        "serviceUID": UID,
+                    },
+                }
+            ],
+        },
+    }
+
+
+def test_above_zero_keda_is_not_told_what_has_no_meaning():
+    spec = render({"min": 1, "max": 2})["spec"]
+    assert (spec["minReplicaCount"], spec["maxReplicaCount"]) == (1, 2)
+    assert not {"pollingInterval", "cooldownPeriod"} & spec.keys()
+    assert spec["advanced"]["horizontalPodAutoscalerConfig"]["behavior"]["scaleDown"] == {
+        "stabilizationWindowSeconds": 300
+    }
+
+
+def test_the_installation_says_how_often_and_where():
+    spec = render({}, Site(polling_interval_s=2.0, scaler="127.0.0.1:9090"))["spec"]
+    assert spec["pollingInterval"] == 2
+    assert spec["triggers"][0]["metadata"]["scalerAddress"] == "127.0.0.1:9090"
+
+
+@pytest.mark.parametrize("window", ["0s", "1h"])
+def test_the_ends_of_the_window_are_legal(window: str):
+    assert render({"scaleDownStabilization": window})["spec"]["cooldownPeriod"] in (0, 3600)
+
+
+TLS = {"externalScaler": {"tls": {"serverSecretName": "s", "authenticationRef": {"name": "a"}}}}
+
+
+def test_mutual_tls():
+    metadata = {
+        "scalerAddress": "chat-scaler.ai.svc:9443",
+        "metricName": "pending",
+        "targetValue": "10",
+        "serviceUID": UID,
+        "enableTLS": "true",
+        "serverSecretName": "s",
+    }
+    authentication = {"name": "a", "kind": "TriggerAuthentication"}
+    assert render(TLS)["spec"]["triggers"] == [
+        {"type": "external-push", "metadata": metadata, "authenticationRef": authentication}
+    ]
+
+
+def test_the_client_side_of_tls_may_be_the_clusters():
+    reference = {"name": "a", "kind": "ClusterTriggerAuthentication"}
+    wanted = merged(TLS, {"externalScaler": {"tls": {"authenticationRef": reference}}})
+    assert render(wanted)["spec"]["triggers"][0]["authenticationRef"] == reference
+
+
+def test_the_name_that_keda_dials_leads_to_the_shared_scaler():
+    site = Site(release="rel", namespace="ops", cluster_domain="example.org", scaler_tls_port=7)
+    assert scaled_object.render_service(service({"scaling": TLS}), site=site) == {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "chat-scaler",
+            "namespace": "ai",
+            "labels": {
+                "app.kubernetes.io/name": "chat",
+                "app.kubernetes.io/managed-by": "hearth",
+                "serving.hearth.dev/service": "chat",
+            },
+        },
+        "spec": {
+            "type": "ExternalName",
+            "externalName": "rel-scaler.ops.svc.example.org",
+            "ports": [{"name": "grpc", "port": 7, "protocol": "TCP"}],
+        },
+    }
+
+
+def test_without_services_there_is_no_tls():
+    with pytest.raises(
+        Refused, match=r"^spec.scaling.externalScaler.tls: needs a cluster"
+    ) as error:
+        render(TLS, Site(scaler="127.0.0.1:9090"))
+    assert error.value.refusal.reason == "ScaledObject"
+
+
+@pytest.mark.parametrize("wanted", [{}, {"externalScaler": {}}, TLS])
+def test_what_the_spec_wants_is_what_stands(wanted: Manifest):
+    expected = "s" if wanted == TLS else None
+    assert scaled_object.server_secret(service({"scaling": wanted})) == expected
+    assert scaled_object.standing_secret(render(wanted)) == expected
+
+
+@pytest.mark.parametrize("triggers", [[], [{}], [{"metadata": {"targetValue": "x"}}]])
+def test_what_is_not_ours_has_no_secret(triggers: list[Manifest]):
+    assert scaled_object.standing_secret({"spec": {"triggers": triggers}}) is None
+
+
+@pytest.mark.parametrize(
+    ("wanted", "message"),
+    [
+        ({"metric": "kvCacheUtil"}, "spec.scaling.metric: kvCacheUtil is not supported; use queue"),
+        ({"min": 2, "max": 1}, "spec.scaling.min: 2 is more than max, 1"),
+        (
+            {"scaleDownStabilization": "1500ms"},
+            "spec.scaling.scaleDownStabilization: 1.5s is not a",
+        ),
+        ({"scaleDownStabilization": "61m"}, "61m is not a whole number of seconds from 0s to 1h"),
+    ],
+)
+def test_refusals_name_the_field(wanted: Manifest, message: str):
+    with pytest.raises(Refused) as error:
+        render(wanted)
+    assert error.value.refusal.reason == "ScaledObject"
+    assert message in error.value.refusal.message
+
+
+def test_an_external_scaler_without_tls_is_nothing_special():
+    assert render({"externalScaler": {}}) == render({})
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        (None, False),
+        ({}, False),
+        ({"autoscaling.keda.sh/paused": "true"}, True),
+        ({"autoscaling.keda.sh/paused": "maybe"}, True),
+        ({"autoscaling.keda.sh/paused": "False"}, False),
+        ({"autoscaling.keda.sh/paused": "0"}, False),
+        ({"autoscaling.keda.sh/paused-replicas": "0"}, True),
+        ({"autoscaling.keda.sh/paused-scale-out": "true"}, True),
+        ({"autoscaling.keda.sh/paused-scale-in": "true"}, False),
+    ],
+)
+def test_paused(annotations: Manifest | None, expected: bool):
+    assert scaled_object.paused({"metadata": {"annotations": annotations}}) is expected
+
+
+def test_what_is_not_there_is_not_paused():
+    assert scaled_object.paused(None) is False

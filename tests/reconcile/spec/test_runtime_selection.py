@@ -1,0 +1,113 @@
+"""Which runtime serves."""
+
+import pytest
+
+from hearth.api.runtime import InferenceRuntime
+from hearth.reconcile.spec import runtime_selection
+from hearth.reconcile.spec.spec_errors import Refused
+from tests.reconcile.builders import runtime, service
+
+NOCTAYA = "serving.noctaya.io"
+
+
+def gpu(name: str, vendor: str = "nvidia", priority: int = 0, group: str = "") -> InferenceRuntime:
+    spec = {"vendor": vendor, "priority": priority, "accelerator": {"resourceName": "x/y"}}
+    return runtime(spec, name=name, group=group or "serving.hearth.dev")
+
+
+ALL = [
+    gpu("a100", priority=5),
+    gpu("h100", priority=10),
+    gpu("npu", "ascend"),
+    gpu("npu", "ascend", group=NOCTAYA),
+    gpu("other", priority=99, group=NOCTAYA),
+    gpu("cpu-a", "cpu"),
+    gpu("cpu-b", "cpu"),
+]
+
+
+def by(**chosen: object):
+    return service({"runtime": {"name": None, **chosen}})
+
+
+def vendors(*names: str):
+    return by(selector={"vendor": list(names)})
+
+
+@pytest.mark.parametrize(
+    ("of", "expected"),
+    [
+        (by(name="a100"), "a100"),
+        (vendors("nvidia"), "h100"),
+        (vendors("ascend", "nvidia"), "npu"),
+        (vendors("nvidia", "ascend"), "h100"),
+        (vendors("amd", "ascend"), "npu"),
+    ],
+)
+def test_by_name_by_vendor_then_by_priority(of, expected: str):
+    assert runtime_selection.pick(of, ALL).name == expected
+
+
+def test_only_the_service_s_own_group_counts():
+    of = service({"runtime": {"name": None, "selector": {"vendor": ["nvidia"]}}}, group=NOCTAYA)
+    assert runtime_selection.pick(of, ALL).name == "other"
+
+
+@pytest.mark.parametrize(
+    ("of", "message"),
+    [
+        (by(name="gone"), "spec.runtime.name: there is no InferenceRuntime 'gone' (there is a100,"),
+        (by(name="other"), "there is no InferenceRuntime 'other'"),
+        (vendors("amd", "intel"), "spec.runtime.selector.vendor: no InferenceRuntime is of amd or"),
+        (by(selector={}), "no InferenceRuntime is of none"),
+        (by(), "spec.runtime chooses none; set spec.runtime.name (there is a100, cpu-a, cpu-b, h"),
+        (
+            vendors("cpu"),
+            "cpu-a, cpu-b are all of vendor cpu with priority 0; set spec.runtime.name",
+        ),
+    ],
+)
+def test_refusals(of, message: str):
+    with pytest.raises(Refused) as error:
+        runtime_selection.pick(of, ALL)
+    assert error.value.refusal.reason == "RuntimeResolution"
+    assert message in error.value.refusal.message
+
+
+def test_an_omitted_runtime_is_refused_when_there_is_none():
+    of = service().model_copy(update={"spec": service().spec.model_copy(update={"runtime": None})})
+    with pytest.raises(Refused, match=r"chooses none; set spec.runtime.name \(there is none\)"):
+        runtime_selection.pick(of, [])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "resolved", "expected"),
+    [
+        ({"name": "a100"}, None, {("name", "a100")}),
+        ({"name": "a100", "selector": {"vendor": ["nvidia"]}}, "npu", {("name", "a100")}),
+        ({"selector": {"vendor": ["nvidia"]}}, None, {("vendor", "nvidia")}),
+        (
+            {"selector": {"vendor": ["ascend", "nvidia"]}},
+            "npu",
+            {("vendor", "ascend"), ("vendor", "nvidia"), ("name", "npu")},
+        ),
+        (None, "npu", {("name", "npu")}),
+        (None, None, set()),
+    ],
+)
+def test_for_what_a_service_asks(wanted, resolved, expected):
+    manifest = {"spec": {"runtime": wanted}, "status": {"resolvedRuntime": resolved}}
+    assert set(runtime_selection.asks(manifest)) == expected
+
+
+@pytest.mark.parametrize(
+    "spec", [None, [], {"runtime": 7}, {"runtime": {"selector": {"vendor": "nvidia"}}}]
+)
+def test_a_service_that_cannot_be_read_asks_for_none(spec):
+    assert not set(runtime_selection.asks({"spec": spec}))
+    assert not set(runtime_selection.asks({"spec": spec, "status": "fine"}))
+
+
+def test_for_what_a_runtime_is_asked():
+    runtime = {"metadata": {"name": "a100"}, "spec": {"vendor": "nvidia"}}
+    assert set(runtime_selection.marks(runtime)) == {("name", "a100"), ("vendor", "nvidia")}

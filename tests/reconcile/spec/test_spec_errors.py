@@ -1,0 +1,10 @@
+"""A refusal on its way to a condition."""
+
+from hearth import routes
+from hearth.reconcile.spec import spec_errors
+
+
+def test_it_carries_reason_and_message():
+    error = spec_errors.Refused(spec_errors.RENDER, "spec.x: no")
+    assert error.refusal == routes.Refusal(reason="Render", message="spec.x: no")
+    assert str(error) == "spec.x: no"

@@ -1,0 +1,351 @@
+"""Pods and Deployment as facts."""
+
+import pytest
+
+from hearth.api.meta import Manifest
+from hearth.reconcile.status.observation import Facts, Stage
+from hearth.reconcile.status.pod_failures import Memory
+from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
+from tests.reconcile.builders import WALL, observe, pod
+
+HEALTH = HttpReadiness(path="/health", port=8000)
+
+
+def named(name: str, of: Manifest) -> Manifest:
+    return {**of, "metadata": {**of["metadata"], "name": name, "uid": f"uid-{name}"}}
+
+
+def test_nothing_there():
+    assert observe() == Facts(memory=Memory())
+
+
+def test_a_ready_pod():
+    got = observe(pod(ready=True, restarts=2), deployment={"spec": {"replicas": 1}})
+    assert got == Facts(
+        backends=(
+            Backend(
+                uid="pod-1/2", pod="chat-1", host="10.0.0.1", port=8000, ready=True,
+                readiness=HEALTH,
+            ),
+        ),
+        stage=Stage.READY,
+        pods=1,
+        ready=1,
+        replicas=1,
+        memory=Memory(restarts={("pod-1", "serving"): 2}),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("over", "pods", "backends"),
+    [
+        ({}, 1, 1),
+        ({"status": {"podIP": None}}, 1, 0),
+        ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, 0, 0),
+        ({"status": {"phase": "Failed"}}, 0, 0),
+        ({"status": {"phase": "Succeeded"}}, 0, 0),
+    ],
+)
+def test_who_counts_and_who_can_be_asked(over: Manifest, pods: int, backends: int):
+    got = observe(pod(over=over))
+    assert (got.pods, len(got.backends)) == (pods, backends)
+
+
+def probed(probe: Manifest | None, **spec: object) -> Manifest:
+    container = {
+        "name": "serving",
+        "ports": [{"name": "http", "containerPort": 9000}],
+        "readinessProbe": probe,
+    }
+    return pod(over={"spec": {"containers": [container], **spec}})
+
+
+@pytest.mark.parametrize(
+    ("probe", "expected"),
+    [
+        ({"httpGet": {"port": "http"}}, HttpReadiness(path="/", port=9000)),
+        (
+            {
+                "httpGet": {
+                    "path": "/ready",
+                    "port": 9001,
+                    "scheme": "HTTP",
+                    "httpHeaders": [{"name": "X-A", "value": "1"}],
+                },
+                "timeoutSeconds": 3,
+            },
+            HttpReadiness(path="/ready", port=9001, headers=(("X-A", "1"),), timeout_s=3.0),
+        ),
+        ({"tcpSocket": {"port": "http"}}, TcpReadiness(port=9000)),
+        ({"httpGet": {"port": "http", "scheme": "HTTPS"}}, None),
+        ({"httpGet": {"port": "http", "host": "elsewhere"}}, None),
+        ({"httpGet": {"port": "unknown"}}, None),
+        ({"exec": {"command": ["true"]}}, None),
+        ({"grpc": {"port": 9000}}, None),
+        (None, None),
+    ],
+)
+def test_what_the_gateway_may_ask_itself(probe: Manifest | None, expected: object):
+    assert observe(probed(probe)).backends[0].readiness == expected
+
+
+def test_with_readiness_gates_only_the_kubelet_s_word_counts():
+    of = probed({"httpGet": {"port": "http"}}, readinessGates=[{"conditionType": "x"}])
+    assert observe(of).backends[0].readiness is None
+
+
+def test_field_case_130_what_an_engine_asks_for_is_the_pod_s_own():
+    reference = {"secretKeyRef": {"name": "keys", "key": "token"}}
+    other = {"name": "TOKEN", "valueFrom": reference}
+    own = {"name": "HEARTH_ENGINE_KEY", "valueFrom": reference}
+    for env, expected in (
+        ([other, {"name": "A", "value": "b"}], None),
+        ([other, own], KeyRef(secret="keys", key="token")),
+        ([{"name": "HEARTH_ENGINE_KEY", "value": "plain"}], None),
+    ):
+        of = pod(over={"spec": {"containers": [{"name": "serving", "env": env}]}})
+        assert observe(of).backends[0].engine_key == expected
+
+
+def test_port_and_served_name_are_the_pod_s_own():
+    serving = {
+        "name": "serving",
+        "command": ["vllm", "serve"],
+        "args": ["--served-model-name=old"],
+        "ports": [{"containerPort": 7000}],
+    }
+    of = pod(over={"spec": {"containers": [{"name": "proxy"}, serving]}})
+    got = observe(of).backends[0]
+    assert (got.port, got.served_name, got.readiness) == (7000, "old", None)
+
+
+def test_a_pod_without_the_serving_container_has_nothing_to_ask():
+    got = observe(pod(over={"spec": {"containers": []}, "status": {"containerStatuses": []}}))
+    assert (got.backends[0].port, got.stage) == (0, Stage.STARTING)
+
+
+UNSCHEDULED = pod(
+    ip=None,
+    conditions=[
+        {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": "0/3 nodes: Insufficient nvidia.com/gpu",
+        }
+    ],
+)
+
+
+@pytest.mark.parametrize(
+    ("of", "stage", "message"),
+    [
+        (UNSCHEDULED, "SchedulingDelayed", "0/3 nodes: Insufficient nvidia.com/gpu"),
+        (pod(conditions=[]), "Starting", ""),
+        (pod(waiting={"reason": "ContainerCreating"}), "Starting", ""),
+        (pod(waiting={"reason": "PodInitializing"}), "Starting", "PodInitializing"),
+        (pod(waiting={"reason": "ErrImagePull", "message": "denied"}), "Starting", "denied"),
+        (pod(running=True), "ModelLoading", ""),
+        (pod(ready=True), "Available", ""),
+    ],
+)
+def test_how_far_a_pod_is(of: Manifest, stage: str, message: str):
+    got = observe(of)
+    assert (got.stage, got.message) == (stage, message)
+
+
+def test_the_pod_that_is_furthest_speaks_for_all():
+    got = observe(named("a", UNSCHEDULED), named("b", pod(running=True)))
+    assert (got.stage, got.pods, got.ready) == (Stage.LOADING, 2, 0)
+
+
+def test_a_delay_of_scheduling_is_no_failure():
+    assert observe(UNSCHEDULED).failure is None
+
+
+BROKEN = pod(waiting={"reason": "ImagePullBackOff", "message": "denied"})
+FAILED = Failure(
+    reason="ImagePullFailed",
+    message="container serving: denied",
+    brief="container serving: its image cannot be pulled",
+)
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ([BROKEN], FAILED),
+        ([BROKEN, pod(running=True)], None),
+        ([BROKEN, pod(ready=True)], None),
+        ([BROKEN, UNSCHEDULED], None),
+        ([BROKEN, pod(over={"metadata": {"deletionTimestamp": "now"}})], FAILED),
+        ([], None),
+    ],
+)
+def test_a_failure_is_one_of_all_pods_while_none_is_ready(
+    pods: list[Manifest], expected: Failure | None
+):
+    got = observe(*(named(str(number), of) for number, of in enumerate(pods)))
+    assert got.failure == expected
+
+
+def backing_off(name: str, pause: str, finished: str) -> Manifest:
+    waiting = {
+        "reason": "CrashLoopBackOff",
+        "message": f"back-off {pause} restarting failed container",
+    }
+    last = {"terminated": {"exitCode": 1, "finishedAt": finished}}
+    status = {
+        "name": "serving",
+        "restartCount": 3,
+        "state": {"waiting": waiting},
+        "lastState": last,
+    }
+    return named(name, pod(containerStatuses=[status]))
+
+
+def test_what_is_told_is_the_newest_template_s():
+    def made(name: str, template: str, second: int, said: str) -> Manifest:
+        of = pod(waiting={"reason": "ErrImageNeverPull", "message": said})
+        created = f"2026-01-01T00:00:0{second}Z"
+        labels = {"pod-template-hash": template}
+        metadata = {**of["metadata"], "labels": labels, "creationTimestamp": created}
+        return named(name, {**of, "metadata": metadata})
+
+    first = made("a", "old", 1, "first mistake")
+    second, third = made("b", "new", 2, "second mistake"), made("c", "new", 3, "the same again")
+    for pods, said in (
+        ((first,), "first mistake"),
+        ((second, first), "second mistake"),
+        ((third, second, first), "second mistake"),
+    ):
+        got = observe(*pods).failure
+        assert got is not None and got.message == f"container serving: {said}"
+
+
+def test_the_next_attempt_is_the_earliest():
+    got = observe(
+        backing_off("a", "40s", "2026-01-01T11:59:50Z"),
+        backing_off("b", "20s", "2026-01-01T11:59:50Z"),
+    )
+    assert got.failure is not None
+    assert got.failure.attempt_at == WALL.timestamp() + 10
+
+
+def deployment(replicas: int, **condition: str) -> Manifest:
+    return {"spec": {"replicas": replicas}, "status": {"conditions": [condition]}}
+
+
+DEADLINE = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
+
+
+@pytest.mark.parametrize(
+    ("of", "pods", "expected"),
+    [
+        (deployment(1, **DEADLINE, message="too slow"), [pod()], "ProgressDeadlineExceeded"),
+        (deployment(1, **DEADLINE), [], "ProgressDeadlineExceeded"),
+        (deployment(0, **DEADLINE), [], None),
+        (deployment(1, **DEADLINE), [pod(ready=True)], None),
+        (deployment(1, type="Progressing", status="True"), [pod()], None),
+        (deployment(1, **DEADLINE), [BROKEN], "ImagePullFailed"),
+    ],
+)
+def test_the_deployment_s_deadline(of: Manifest, pods: list[Manifest], expected: str | None):
+    failure = observe(*pods, deployment=of).failure
+    assert (failure.reason if failure else None) == expected
+    assert failure is None or (failure.brief and "too slow" not in failure.brief)
+
+
+QUOTA = (
+    'pods "chat-5d9-x2x9z" is forbidden: exceeded quota: small, requested: limits.cpu=4,'
+    " used: limits.cpu=0, limited: limits.cpu=2"
+)
+SECURITY = (
+    'pods "chat-5d9-x2x9z" is forbidden: violates PodSecurity "restricted:latest":'
+    " allowPrivilegeEscalation != false"
+)
+UNLIMITED = (
+    'pods "chat-5d9-x2x9z" is forbidden: failed quota: small: must specify limits.cpu for: serving'
+)
+DENIED = 'admission webhook "policy.example.com" denied the request: no team'
+AWAY = (
+    'Internal error occurred: failed calling webhook "policy.example.com": Post "https://x": dial'
+    " tcp 10.0.0.1:443: connect: connection refused"
+)
+
+
+def refused(message: str, replicas: int = 1, status: str = "True") -> Manifest:
+    return deployment(
+        replicas, type="ReplicaFailure", reason="FailedCreate", status=status, message=message
+    )
+
+
+@pytest.mark.parametrize(
+    ("of", "stage", "failure"),
+    [
+        (refused(SECURITY), "Activating", SECURITY),
+        (refused(UNLIMITED), "Activating", UNLIMITED),  # no waiting mends that
+        (refused(DENIED), "Activating", DENIED),
+        (refused(QUOTA), "PodsRefused", None),
+        (refused(AWAY), "PodsRefused", None),
+    ],
+)
+def test_field_case_96_and_137_every_pod_is_refused(of: Manifest, stage: str, failure: str | None):
+    first = observe(deployment=of, now_s=100.0)
+    assert (first.failure, first.stage.value) == (None, stage)
+    assert first.message == of["status"]["conditions"][0]["message"]
+    assert first.look_again_s == (3.0 if failure else None)
+    assert observe(deployment=of, memory=first.memory, now_s=102.0).failure is None
+    later = observe(deployment=of, memory=first.memory, now_s=103.0)
+    assert (later.failure.message if later.failure else None) == failure
+    if later.failure:
+        assert later.failure.reason == "PodsRefused" and "cluster refuses" in later.failure.brief
+        assert later.look_again_s is None
+    else:
+        assert first.brief
+
+
+@pytest.mark.parametrize(
+    ("of", "pods"),
+    [
+        (refused(SECURITY, status="False"), []),
+        (refused(SECURITY, replicas=0), []),
+        (refused(SECURITY), [pod()]),
+        (None, []),
+    ],
+)
+def test_field_case_96_is_not_for_what_wants_none_or_has_one(
+    of: Manifest | None, pods: list[Manifest]
+):
+    first = observe(*pods, deployment=of)
+    assert first.memory.refused_s is None and first.look_again_s is None
+    assert observe(*pods, deployment=of, memory=first.memory, now_s=200.0).failure is None
+
+
+def test_field_case_96_an_attempt_has_its_own_seconds():
+    first = observe(deployment=refused(SECURITY), now_s=100.0)
+    slept = observe(deployment=refused(SECURITY, replicas=0), memory=first.memory, now_s=101.0)
+    again = observe(deployment=refused(SECURITY), memory=slept.memory, now_s=200.0)
+    assert (again.failure, again.look_again_s) == (None, 3.0)
+
+
+def test_field_case_137_a_quota_is_no_missed_deadline():
+    of = refused(QUOTA)
+    of["status"]["conditions"].append({"type": "Progressing", **DEADLINE, "status": "False"})
+    assert observe(deployment=of).failure is None
+
+
+def test_field_case_96_of_more_pods_that_are_refused_there_is_advice():
+    assert observe(pod(ready=True), deployment=refused(QUOTA, replicas=3)).advice == (
+        f"the cluster lets no more pods in: {QUOTA}",
+    )
+    assert observe(pod(ready=True), deployment=deployment(1, type="Progressing")).advice == ()
+
+
+def test_when_to_look_again():
+    of = pod(waiting={"reason": "CreateContainerError"})
+    first = observe(of)
+    assert (first.failure, first.look_again_s) == (None, 3.0)
+    second = observe(of, memory=first.memory, now_s=103.0)
+    assert second.failure is not None
+    assert second.look_again_s is None

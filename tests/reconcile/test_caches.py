@@ -1,0 +1,228 @@
+"""Which services are looked at again for a change of something else."""
+
+import pytest
+
+from hearth.api.llmservice import LLMService
+from hearth.api.meta import ServiceKey
+from hearth.cluster import kinds
+from hearth.reconcile.caches import OWNED
+from tests.reconcile import builders
+from tests.reconcile.shell import ALL, HEARTH, KEY, NOCTAYA, World, controlled_by
+
+LOST = {"ownerReferences": []}
+
+
+@pytest.fixture
+def world():
+    return World()
+
+
+async def asked(world):
+    """Who is asked for since the last time."""
+    await world.caught_up()
+    found = set(world.asked)
+    world.asked.clear()
+    return found
+
+
+async def test_changes_of_what_is_owned_ask_for_its_service(world):
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    await world.caught_up()
+    world.asked.clear()
+    await world.cluster.delete(await world.cluster.get(kinds.SERVICE, "ai", "chat-backend"))
+    await world.caught_up()
+    assert world.asked == {KEY}
+    await world.look()
+    assert await world.objects() == ALL
+
+
+@pytest.mark.parametrize("kind", [*OWNED, kinds.POD], ids=lambda kind: kind.kind)
+async def test_field_case_64_a_status_that_others_write_asks_for_the_service(world, kind):
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    await world.pod()
+    await world.user("LLMService", "other")
+    await asked(world)
+    for manifest in (await world.cluster.list(kind)).items:
+        said = {"status": manifest.get("status", {}) | {"note": "changed"}}
+        await world.cluster.patch_status(manifest | said, manager="others")
+    assert await asked(world) == {KEY}
+
+
+async def test_field_case_143_a_replica_set_may_come_after_its_pod():
+    world = World(replica_sets=True)
+    world.publisher.follow()
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    deployment = await world.cluster.get(kinds.DEPLOYMENT, *KEY)
+    template = deployment["spec"]["template"]
+    made = {
+        "apiVersion": "apps/v1",
+        "kind": "ReplicaSet",
+        "metadata": {
+            "name": "chat-5d9",
+            "namespace": "ai",
+            "labels": template["metadata"]["labels"],
+            "ownerReferences": [controlled_by(deployment)],
+        },
+        "spec": {"replicas": 0, "template": template},
+    }
+    # Its uid is known only once it is there: the pod goes to the one that comes again.
+    replica_set = await world.cluster.create(made)
+    pod = builders.pod(ready=True)
+    pod["metadata"] = {
+        "name": "chat-5d9-abcde",
+        "namespace": "ai",
+        "labels": template["metadata"]["labels"],
+        "ownerReferences": [controlled_by(replica_set)],
+    }
+    await world.cluster.update(replica_set | {"metadata": replica_set["metadata"] | LOST})
+    await world.kubelet(pod | {"spec": template["spec"]})
+    await asked(world)
+    assert world.routes.endpoints(KEY) == ()
+    await world.cluster.update(made | {"metadata": made["metadata"]})
+    assert await asked(world) == {KEY}
+    assert [backend.host for backend in world.routes.endpoints(KEY)] == ["10.0.0.1"]
+    # Another number of replicas is no news.
+    await world.cluster.update(made | {"spec": made["spec"] | {"replicas": 1}})
+    assert await asked(world) == set()
+
+
+async def test_the_pods_of_before_serve_on_while_a_change_is_rolled_out(world):
+    await world.runtime()
+    await world.user("LLMService")
+    await world.look()
+    await world.pod_ready()
+    await world.caught_up()
+    # As an adopted service is, or one that is of the same second as its pods.
+    born = {"metadata": {"creationTimestamp": "2999-01-01T00:00:00Z"}}
+    service = LLMService.model_validate(builders.merged(await world.service(), born))
+    assert len(world.watching.backend(service).pods) == 1
+    await world.runtime(image="engine:2")
+    await world.look()
+    await world.caught_up()
+    assert len(world.watching.backend(service).pods) == 1
+    pod = await world.cluster.get(kinds.POD, "ai", "chat-1")
+    await world.cluster.delete(pod)
+    await world.caught_up()
+    assert not world.watching.backend(service).pods
+    # Another of its name is another pod.
+    kept = ("name", "namespace", "labels", "ownerReferences")
+    pod["metadata"] = {k: v for k, v in pod["metadata"].items() if k in kept}
+    await world.kubelet(pod)
+    await world.caught_up()
+    assert not world.watching.backend(service).pods
+
+
+async def test_a_runtime_asks_for_those_that_use_it(world):
+    await world.user("LLMService")
+    await world.user(
+        "LLMService",
+        "picky",
+        spec={
+            "model": {"source": {"uri": "hf://a/b"}},
+            "runtime": {"selector": {"vendor": ["nvidia", "cpu"]}},
+        },
+    )
+    await asked(world)
+    await world.runtime("other", group="serving.noctaya.io")
+    assert await asked(world) == set()
+    stub = await world.runtime()
+    assert await asked(world) == {KEY, ServiceKey("ai", "picky")}
+    await world.runtime("second")
+    assert await asked(world) == {ServiceKey("ai", "picky")}
+    await world.cluster.delete(stub)
+    assert await asked(world) == {KEY, ServiceKey("ai", "picky")}
+
+
+async def test_a_namespace_is_asked_for_when_its_services_come_and_go(world):
+    service = await world.user("LLMService")
+    await world.caught_up()
+    assert world.asked_namespaces == {"ai"}
+    world.asked_namespaces.clear()
+    await world.user("LLMService", spec={"model": {"source": {"uri": "hf://a/c"}}})
+    await world.caught_up()
+    assert world.asked_namespaces == set()
+    await world.cluster.delete(service)
+    await world.caught_up()
+    assert world.asked_namespaces == {"ai"}
+
+
+async def test_what_is_known_and_where(world):
+    await world.runtime()
+    await world.user("LLMService")
+    await world.user("LLMService", group="serving.noctaya.io")
+    await world.look()
+    await world.caught_up()
+    assert world.watching.known() == {KEY}
+    assert len(world.watching.services(KEY)) == 2
+    assert [m["kind"] for m in world.watching.services_in("ai")] == ["LLMService"] * 2
+    assert [r.name for r in world.watching.runtimes("serving.hearth.dev")] == ["stub"]
+    assert world.watching.object(kinds.DEPLOYMENT, KEY)["metadata"]["name"] == "chat"
+    assert world.watching.keda
+
+
+async def test_what_we_wrote_counts_until_the_copy_changes(world):
+    await world.user("LLMService")
+    await world.caught_up()
+    [copy] = world.watching.services(KEY)
+    stored = await world.cluster.patch_status(
+        {**copy, "status": {"phase": "Pending"}}, manager="hearth-status"
+    )
+    world.watching.wrote(stored, over=world.watching.version(HEARTH, KEY))
+    assert world.watching.services(KEY) == [stored]
+    newest = await world.user("LLMService", metadata={"name": "chat", "namespace": "ai",
+                                                      "labels": {"a": "b"}})  # fmt: skip
+    await world.caught_up()
+    [copy] = world.watching.services(KEY)
+    assert copy["metadata"]["resourceVersion"] == newest["metadata"]["resourceVersion"]
+
+
+async def test_what_we_wrote_is_older_than_a_copy_that_changed_meanwhile(world):
+    service = await world.user("LLMService")
+    await world.caught_up()
+    over = world.watching.version(HEARTH, KEY)
+    stored = await world.cluster.patch_status(
+        {**service, "status": {"phase": "Pending"}}, manager="hearth-status"
+    )
+    await world.cluster.patch_status({**stored, "status": {}}, manager="hearth-status")
+    await world.caught_up()
+    world.watching.wrote(stored, over=over)
+    [copy] = world.watching.services(KEY)
+    assert "phase" not in copy.get("status", {})
+    await world.cluster.delete(service)
+    await world.caught_up()
+    assert world.watching.version(HEARTH, KEY) == ""
+
+
+async def test_field_case_140_who_would_have_one_folder_is_asked_for_and_told(world):
+    spec = {
+        "model": {"source": {"uri": "hf://org/m"}},
+        "runtime": {"name": "stub"},
+        "cache": {"strategy": "HostPath"},
+    }
+    first, second = ServiceKey("a-b", "c"), ServiceKey("a", "b-c")
+    await world.runtime(group=NOCTAYA)
+    await world.user("LLMService", "c", namespace="a-b", spec=spec, group=NOCTAYA)
+    await world.look(first)
+    assert await asked(world) >= {first}
+    later = await world.user("LLMService", "b-c", namespace="a", spec=spec, group=NOCTAYA)
+    assert await asked(world) == {first, second}
+    for key in (first, second):
+        await world.look(key)
+    paths = set()
+    for key in (first, second):
+        conditions = (await world.cluster.get(kinds.llm_service(NOCTAYA), *key))["status"]
+        [said] = [c for c in conditions["conditions"] if c["type"] == "Warning"]
+        assert "no two write to one" in said["message"]
+        deployment = await world.cluster.get(kinds.DEPLOYMENT, *key)
+        volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        paths |= {v["hostPath"]["path"] for v in volumes if "hostPath" in v}
+    assert len(paths) == 2
+    await asked(world)
+    await world.cluster.delete(later)
+    assert first in await asked(world)
