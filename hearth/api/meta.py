@@ -1,5 +1,6 @@
 """What every Kubernetes object has, and how Kubernetes spells times and amounts."""
 
+import datetime
 import re
 from decimal import Decimal
 from typing import Any, NamedTuple, Self
@@ -223,6 +224,11 @@ def key_of(manifest: Manifest) -> ServiceKey:
     """Namespace and name of any object (namespace is empty for cluster-scoped ones)."""
     metadata = manifest["metadata"]
     return ServiceKey(metadata.get("namespace", ""), metadata["name"])
+
+
+def rfc3339(moment: datetime.datetime) -> str:
+    """A time as Kubernetes writes it: UTC, whole seconds."""
+    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def authority(host: str, port: int) -> str:

@@ -1,5 +1,6 @@
 """Durations, quantities and field paths, as Go and Kubernetes spell them."""
 
+import datetime
 from decimal import Decimal
 
 import pytest
@@ -112,3 +113,9 @@ def test_keys_are_spelled_as_kubectl_does():
 )
 def test_field_case_93_an_address_of_ipv6_stands_in_brackets(host, text):
     assert meta.authority(host, 80) == text
+
+
+def test_times_are_utc_and_whole_seconds():
+    cet = datetime.timezone(datetime.timedelta(hours=1))
+    moment = datetime.datetime(2026, 1, 1, 13, 0, 0, 999_999, tzinfo=cet)
+    assert meta.rfc3339(moment) == "2026-01-01T12:00:00Z"

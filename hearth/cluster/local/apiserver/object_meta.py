@@ -1,6 +1,5 @@
 """What an API server decides about one object when it is written, read or selected."""
 
-import datetime
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,11 +13,6 @@ _BY_SERVER = (
     "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
     "deletionGracePeriodSeconds", "managedFields", "selfLink",
 )  # fmt: skip
-
-
-def rfc3339(moment: datetime.datetime) -> str:
-    """A time as Kubernetes writes it: UTC, whole seconds."""
-    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def key(kind: Kind, namespace: str, name: str) -> ServiceKey:

@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Callable, Iterator, Mapping
 
 from hearth.api import groups
-from hearth.api.meta import Manifest, ServiceKey
+from hearth.api.meta import Manifest, ServiceKey, rfc3339
 from hearth.cluster import kinds
 from hearth.cluster.interface import (
     AlreadyExists,
@@ -194,7 +194,7 @@ class Store:
         ends = self._now() + datetime.timedelta(seconds=grace)
         marked = {
             **metadata,
-            "deletionTimestamp": object_meta.rfc3339(ends),
+            "deletionTimestamp": rfc3339(ends),
             "deletionGracePeriodSeconds": int(grace),
         }
         if "generation" in metadata:
@@ -235,7 +235,7 @@ class Store:
         if not status_only:
             defaults.check(kind, before, after)
             self._check_custom(kind, after)
-        now = object_meta.rfc3339(self._now())
+        now = rfc3339(self._now())
         metadata = {**after["metadata"], **(object_meta.of_server(before) if before else {})}
         if before is None:
             metadata |= {"uid": self._new_uid(), "creationTimestamp": now}

@@ -3,8 +3,7 @@
 import datetime
 from typing import Any
 
-from hearth.api.meta import Manifest
-from hearth.cluster.local.apiserver.object_meta import rfc3339
+from hearth.api.meta import Manifest, rfc3339
 from hearth.cluster.local.controllers import owned_pods
 from hearth.cluster.local.controllers.owned_pods import Decision
 

@@ -4,8 +4,7 @@ import datetime
 from dataclasses import dataclass
 from typing import Any
 
-from hearth.api.meta import Manifest
-from hearth.cluster.local.apiserver.object_meta import rfc3339
+from hearth.api.meta import Manifest, rfc3339
 from hearth.cluster.local.controllers.owned_pods import moment
 
 _COMPLETE = "NewReplicaSetAvailable"

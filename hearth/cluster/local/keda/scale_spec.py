@@ -86,12 +86,6 @@ def unix_s(timestamp: str | None) -> float | None:
     return datetime.datetime.fromisoformat(timestamp).timestamp() if timestamp else None
 
 
-def rfc3339(unix_s: float) -> str:
-    """Unix seconds as Kubernetes writes them: whole seconds, UTC."""
-    moment = datetime.datetime.fromtimestamp(int(unix_s), datetime.UTC)
-    return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
 def _target(reference: Mapping[str, str]) -> str:
     kind, name = reference.get("kind", "Deployment"), reference.get("name")
     if kind != "Deployment" or not name:

@@ -1,10 +1,12 @@
 """What a ScaledObject's status says, in KEDA's words."""
 
+import datetime
 from typing import Any
 
+from hearth.api.meta import rfc3339
 from hearth.cluster.autoscaler.algorithms import KedaReason
 from hearth.cluster.autoscaler.status import ScaleStatus
-from hearth.cluster.local.keda.scale_spec import ScaleSpec, rfc3339
+from hearth.cluster.local.keda.scale_spec import ScaleSpec
 
 _STEPS = {
     None: ("Unknown", "ScalerNotAsked", "nothing was decided yet"),
@@ -36,7 +38,8 @@ def render(spec: ScaleSpec, status: ScaleStatus) -> dict[str, Any]:
             "hpaName": spec.hpa_name,
         }
     if status.last_active_unix_s is not None:
-        found["lastActiveTime"] = rfc3339(status.last_active_unix_s)
+        active = datetime.datetime.fromtimestamp(status.last_active_unix_s, datetime.UTC)
+        found["lastActiveTime"] = rfc3339(active)
     return found
 
 

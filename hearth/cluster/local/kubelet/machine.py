@@ -11,7 +11,7 @@ from typing import Protocol
 import aiohttp
 import anyio
 
-from hearth.api.meta import Manifest
+from hearth.api.meta import Manifest, rfc3339
 from hearth.cluster.interface import Cluster, ClusterError
 from hearth.cluster.local.kubelet import addresses, devices, logs, oom, programs
 from hearth.cluster.local.kubelet.config import KubeletConfig
@@ -120,4 +120,4 @@ class PodContext:
 
 def timestamp() -> str:
     """Now, as Kubernetes writes it."""
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return rfc3339(datetime.now(UTC))

@@ -9,7 +9,6 @@ from hearth.api import groups
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import Conflict, Expired, Invalid, KindMissing, NotFound
-from hearth.cluster.local.apiserver import object_meta
 from hearth.cluster.local.apiserver.store import Store
 
 NOON = datetime.datetime(2026, 1, 1, 12, 0, tzinfo=datetime.UTC)
@@ -208,9 +207,3 @@ class TestTheRest:
             store.create(event, manager="m")
         names = {m["metadata"]["name"] for m in store.list(kinds.EVENT).items}
         assert names == {f"e{number}" for number in range(100, 1100)}
-
-
-def test_times_are_utc_and_whole_seconds():
-    cet = datetime.timezone(datetime.timedelta(hours=1))
-    moment = datetime.datetime(2026, 1, 1, 13, 0, 0, 999_999, tzinfo=cet)
-    assert object_meta.rfc3339(moment) == "2026-01-01T12:00:00Z"
