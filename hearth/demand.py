@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from hearth.api.meta import ServiceKey
+from hearth.listeners import Listeners
 
 Listener = Callable[[ServiceKey], None]
 
@@ -75,7 +76,7 @@ class DemandTable:
         self._linger_s = linger_s
         self._clock = clock
         self._rows: dict[ServiceKey, _Row] = {}
-        self._listeners: list[Listener] = []
+        self._listeners: Listeners[Listener] = Listeners()
 
     def pending(self, key: ServiceKey) -> int:
         """Requests admitted and not finished: waiting or in flight."""
@@ -170,8 +171,7 @@ class DemandTable:
 
         A lease that runs out is no write: whoever cares sleeps until then.
         """
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        return self._listeners.add(listener)
 
     def __repr__(self) -> str:
         rows = " ".join(f"{d.key}={d.pending}/{d.demand}" for d in self.rows())
@@ -205,5 +205,5 @@ class DemandTable:
 
     def _publish(self, key: ServiceKey, row: _Row) -> None:
         row.last_wanted = self._clock()
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             listener(key)

@@ -12,6 +12,7 @@ from enum import StrEnum
 import anyio
 
 from hearth.api.meta import ServiceKey
+from hearth.listeners import Listeners
 
 Listener = Callable[[ServiceKey], None]
 
@@ -209,9 +210,9 @@ class RouteTable:
         self._kubelet_spoke: set[str] = set()
         self._probed: dict[str, _Probed] = {}
         self._changed: dict[ServiceKey, anyio.Event] = {}
-        self._listeners: list[Listener] = []
-        self._probe_listeners: list[Listener] = []
-        self._vanished_listeners: list[VanishedListener] = []
+        self._listeners: Listeners[Listener] = Listeners()
+        self._probe_listeners: Listeners[Listener] = Listeners()
+        self._vanished_listeners: Listeners[VanishedListener] = Listeners()
 
     def put(self, route: Route) -> None:
         """Publish a route; those who wait for a change wake only if it is one."""
@@ -245,7 +246,7 @@ class RouteTable:
 
         Being out of `backends` says less: a pod that ends gracefully finishes its requests.
         """
-        for listener in tuple(self._vanished_listeners):
+        for listener in self._vanished_listeners:
             listener(pod_uid, host)
 
     def find(self, key: ServiceKey) -> Route | None:
@@ -286,7 +287,7 @@ class RouteTable:
         if not told and row.latest.for_s >= SETTLED_S:
             row.settled = row.latest
             self._notify(key)
-            for listener in tuple(self._probe_listeners):
+            for listener in self._probe_listeners:
                 listener(key)
 
     def probe(self, key: ServiceKey) -> ProbeResult | None:
@@ -309,8 +310,7 @@ class RouteTable:
     def listen_probes(self, listener: Listener) -> Callable[[], None]:
         """Call `listener(key)` when the words of `settled_probe` may have changed; returns how to
         stop it."""
-        self._probe_listeners.append(listener)
-        return lambda: self._probe_listeners.remove(listener)
+        return self._probe_listeners.add(listener)
 
     def unready(self, key: ServiceKey) -> tuple[Backend, ...]:
         """Backends the gateway may ask itself: not ready, never called ready, and askable."""
@@ -343,13 +343,11 @@ class RouteTable:
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener(key)` after every change, in the same tick; returns how to stop it."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        return self._listeners.add(listener)
 
     def listen_vanished(self, listener: VanishedListener) -> Callable[[], None]:
         """Call `listener(pod_uid, host)` at each `vanish`; returns how to stop it."""
-        self._vanished_listeners.append(listener)
-        return lambda: self._vanished_listeners.remove(listener)
+        return self._vanished_listeners.add(listener)
 
     def __repr__(self) -> str:
         rows = " ".join(
@@ -380,5 +378,5 @@ class RouteTable:
         event = self._changed.pop(key, None)
         if event is not None:
             event.set()
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             listener(key)

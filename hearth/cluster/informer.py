@@ -18,6 +18,7 @@ from hearth.cluster.interface import (
     Kind,
     KindMissing,
 )
+from hearth.listeners import Listeners
 
 logger = logging.getLogger(__name__)
 
@@ -81,8 +82,8 @@ class Informer:
         self._by: dict[str, dict[Hashable, dict[ServiceKey, Manifest]]] = {
             name: {} for name in self._indexes
         }
-        self._handlers: list[Handler] = []
-        self._flipped: list[Callable[[bool], None]] = []
+        self._handlers: Listeners[Handler] = Listeners()
+        self._flipped: Listeners[Callable[[bool], None]] = Listeners()
         self._version = ""
         self._told = False
         """Whether the watch that runs, or ran last, told anything."""
@@ -111,13 +112,11 @@ class Informer:
 
         It must not block: it puts a key into a queue.
         """
-        self._handlers.append(handler)
-        return lambda: self._handlers.remove(handler)
+        return self._handlers.add(handler)
 
     def listen_available(self, listener: Callable[[bool], None]) -> Callable[[], None]:
         """Call `listener(available)` whenever that changes, after the copy is what it is then."""
-        self._flipped.append(listener)
-        return lambda: self._flipped.remove(listener)
+        return self._flipped.add(listener)
 
     def staleness_s(self) -> float:
         """Seconds since the cluster was last heard about this kind."""
@@ -223,7 +222,7 @@ class Informer:
             self._flip()
 
     def _flip(self) -> None:
-        for listener in tuple(self._flipped):
+        for listener in self._flipped:
             listener(self.available)
 
     def _put(self, key: ServiceKey, new: Manifest | None) -> None:
@@ -250,7 +249,7 @@ class Informer:
                 for value in index(new):
                     self._by[name].setdefault(value, {})[key] = new
         if old is not None or new is not None:
-            for handler in tuple(self._handlers):
+            for handler in self._handlers:
                 handler(old, new)
 
     def _unindex(self, key: ServiceKey, old: Manifest) -> None:

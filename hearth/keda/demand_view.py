@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
+from hearth.listeners import Listeners
 from hearth.routes import RouteTable
 
 logger = logging.getLogger(__name__)
@@ -29,7 +30,7 @@ class ScalerGate:
 
     def __init__(self) -> None:
         self._closed: str | None = STARTING
-        self._listeners: list[Callable[[], None]] = []
+        self._listeners: Listeners[Callable[[], None]] = Listeners()
 
     @property
     def closed(self) -> str | None:
@@ -46,8 +47,7 @@ class ScalerGate:
 
     def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` in the tick in which the gate opens or closes; returns how to stop."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        return self._listeners.add(listener)
 
     def __repr__(self) -> str:
         return f"<ScalerGate {self._closed or 'open'}>"
@@ -56,7 +56,7 @@ class ScalerGate:
         changed = (closed is None) != (self._closed is None)
         self._closed = closed
         if changed:
-            for listener in tuple(self._listeners):
+            for listener in self._listeners:
                 listener()
 
 

@@ -18,6 +18,7 @@ from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable, Listener
 from hearth.keda.demand_view import ScalerGate, ServiceGone, exists
 from hearth.keda.push_schedule import PushRecord, UnservedPeriod, current_period, is_due
+from hearth.listeners import Listeners
 from hearth.routes import RouteTable
 
 APPEAR_S = 10.0
@@ -86,7 +87,7 @@ class PushStreams:
         self._ending = False
         self._periods: dict[ServiceKey, UnservedPeriod] = {}
         self._streams: dict[ServiceKey, list[_Stream]] = {}
-        self._listeners: list[Listener] = []
+        self._listeners: Listeners[Listener] = Listeners()
         demand.listen(self._changed)
         routes.listen(self._changed)
         gate.listen(self._gate_changed)
@@ -110,8 +111,7 @@ class PushStreams:
 
     def listen(self, listener: Listener) -> Callable[[], None]:
         """Call `listener(key)` whenever a stream was opened or has ended; returns how to stop."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
+        return self._listeners.add(listener)
 
     def end(self) -> None:
         """Let every stream, and each that is opened later, return at its next step."""
@@ -269,7 +269,7 @@ class PushStreams:
         self._wake_all()
 
     def _notify(self, key: ServiceKey) -> None:
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             listener(key)
 
     def _wake_all(self) -> None:

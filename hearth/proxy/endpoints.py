@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from hearth.api.meta import ServiceKey
+from hearth.listeners import Listeners
 from hearth.routes import Backend, HttpReadiness, ProbeResult, RouteTable, TcpReadiness
 
 Listener = Callable[[ServiceKey], None]
@@ -44,7 +45,7 @@ class Endpoints:
     def __init__(self, routes: RouteTable) -> None:
         self._routes = routes
         self._doubts: dict[str, _Doubt] = {}
-        self._listeners: list[Listener] = []
+        self._listeners: Listeners[Listener] = Listeners()
         self._stop = routes.listen(self._changed)
 
     def usable(self, key: ServiceKey) -> tuple[Backend, ...]:
@@ -108,7 +109,7 @@ class Endpoints:
 
     def listen(self, listener: Listener) -> None:
         """Call `listener(key)` after every change, in the same tick."""
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     def close(self) -> None:
         """Stop following the route table."""
@@ -130,5 +131,5 @@ class Endpoints:
         self._tell(key)
 
     def _tell(self, key: ServiceKey) -> None:
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             listener(key)

@@ -15,6 +15,7 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster.interface import ClusterError
 from hearth.keda.tls import certificate
 from hearth.keda.tls.certificate import BadSecret, Certificate, Roots
+from hearth.listeners import Listeners
 from hearth.routes import RouteTable
 
 logger = logging.getLogger(__name__)
@@ -89,7 +90,7 @@ class CertificateStore:
         self._share = share
         self._entries: dict[ServiceKey, _Entry] = {}
         self._by_host: dict[str, _Entry] = {}
-        self._listeners: list[Listener] = []
+        self._listeners: Listeners[Listener] = Listeners()
         self._limiter = anyio.CapacityLimiter(READS)
 
     def find(self, server_name: str) -> Identity | None:
@@ -109,7 +110,7 @@ class CertificateStore:
 
     def listen(self, listener: Listener) -> None:
         """Call `listener(key)`, in the same tick, when something of a service has changed here."""
-        self._listeners.append(listener)
+        self._listeners.add(listener)
 
     async def settled(self) -> None:
         """Return once every Secret that is asked for now has been read, or could not be."""
@@ -220,5 +221,5 @@ class CertificateStore:
         self._notify(entry.service)
 
     def _notify(self, key: ServiceKey) -> None:
-        for listener in tuple(self._listeners):
+        for listener in self._listeners:
             listener(key)
