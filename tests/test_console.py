@@ -6,7 +6,7 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.console import Console, brief
-from hearth.routes import Backend, Delay, Failure, ProbeResult, Refusal, Route, RouteTable
+from hearth.routes import Backend, Delay, Failure, ProbeResult, Route, RouteTable, SpecRejection
 
 CHAT = ServiceKey("ai", "chat")
 
@@ -46,7 +46,7 @@ def test_what_does_not_show_is_not_repeated():
 
 def test_reasons_are_words_for_the_reader():
     failure = Failure(reason="OOMKilled", message="the engine was killed for want of memory")
-    refusal = Refusal(reason="Render", message="fraction is not built")
+    refusal = SpecRejection(reason="Render", message="fraction is not built")
     assert shown(
         route("Degraded", failure=failure), route("Degraded", refusal=refusal, ready=1)
     ) == [

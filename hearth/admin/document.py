@@ -12,7 +12,7 @@ import msgspec
 import hearth
 from hearth.api.meta import ServiceKey, authority
 from hearth.demand import Demand, DemandTable
-from hearth.routes import Backend, Delay, ProbeResult, Refusal, Route, RouteTable
+from hearth.routes import Backend, Delay, ProbeResult, Route, RouteTable, SpecRejection
 
 DELETED = "Deleted"
 """Phase of a service that is gone, but for requests that have not ended yet."""
@@ -197,7 +197,7 @@ def _failure(route: Route, wall_s: float, *, full: bool) -> Reason | None:
     return Reason(failure.reason, message, left_s)
 
 
-def _plain(route: Route, why: Refusal | Delay | None, *, full: bool) -> Reason | None:
+def _plain(route: Route, why: SpecRejection | Delay | None, *, full: bool) -> Reason | None:
     if why is None:
         return None
     kind = why.brief if isinstance(why, Delay) else ""

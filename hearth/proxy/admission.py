@@ -6,7 +6,7 @@ from hearth.api.meta import ServiceKey
 from hearth.proxy import faults
 from hearth.proxy.answers import Code, Problem
 from hearth.proxy.endpoints import Availability
-from hearth.routes import ColdStart, Failure, ProbeResult, Refusal, Route
+from hearth.routes import ColdStart, Failure, ProbeResult, Route, SpecRejection
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +175,7 @@ def ended(route: Route | None, *, retry_after_s: int, brief: bool) -> Problem | 
     match route:
         case None:
             return faults.deleted()
-        case Route(refusal=Refusal() as refusal, backends=()):
+        case Route(refusal=SpecRejection() as refusal, backends=()):
             return Problem(
                 Code.SERVICE_DEGRADED,
                 f"{route.key} cannot be served as it is configured:"
@@ -191,7 +191,7 @@ def ended(route: Route | None, *, retry_after_s: int, brief: bool) -> Problem | 
             return None
 
 
-def _why(key: ServiceKey, why: Failure | Refusal, *, brief: bool) -> str:
+def _why(key: ServiceKey, why: Failure | SpecRejection, *, brief: bool) -> str:
     if not brief:
         return f"{why.reason}: {why.message}"
     kind = f"{why.reason}: {why.brief}" if isinstance(why, Failure) and why.brief else why.reason

@@ -11,7 +11,7 @@ from hearth.api import crd_compatibility, groups
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, ClusterError, Forbidden, NotFound
 from hearth.reconcile.spec import spec_errors
-from hearth.routes import Refusal
+from hearth.routes import SpecRejection
 
 logger = logging.getLogger(__name__)
 
@@ -41,12 +41,12 @@ class Outdated:
         )
 
     @property
-    def refusal(self) -> Refusal | None:
+    def refusal(self) -> SpecRejection | None:
         """Set where nobody can tell any more whether a service was meant to be guarded."""
         dropped = dict(self.dropped).get(kinds.llm_service(groups.HEARTH).plural, ())
         # Either the guard, or what it stands in.
         if any(f"{guard}.".startswith(f"{field}.") for guard in _GUARDS for field in dropped):
-            return Refusal(reason=spec_errors.CRD_OUTDATED, message=self.message)
+            return SpecRejection(reason=spec_errors.CRD_OUTDATED, message=self.message)
         return None
 
 

@@ -11,7 +11,7 @@ from hearth.reconcile.caches import Watching
 from hearth.reconcile.render import desired
 from hearth.reconcile.render.release import Site
 from hearth.reconcile.spec import spec_errors
-from hearth.routes import Refusal
+from hearth.routes import SpecRejection
 
 
 class SharedEndpoints:
@@ -30,9 +30,9 @@ class SharedEndpoints:
         self._watching = watching
         self._site = site
         self._changed = changed
-        self._refusals: dict[str, Refusal] = {}
+        self._refusals: dict[str, SpecRejection] = {}
 
-    def refusal(self, namespace: str) -> Refusal | None:
+    def refusal(self, namespace: str) -> SpecRejection | None:
         """Why this namespace has no shared endpoint; None where it has one."""
         return self._refusals.get(namespace)
 

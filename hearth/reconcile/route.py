@@ -9,14 +9,14 @@ from hearth.api.meta import Manifest
 from hearth.api.options import Options
 from hearth.reconcile.spec.spec_errors import API_KEY_UNAVAILABLE, CRD_OUTDATED
 from hearth.reconcile.status.observation import Facts, Stage
-from hearth.routes import ColdStart, Delay, KeyRef, Refusal, Route, Scale
+from hearth.routes import ColdStart, Delay, KeyRef, Route, Scale, SpecRejection
 
 
 def route(
     service: LLMService,
     *,
     facts: Facts,
-    refusal: Refusal | None,
+    refusal: SpecRejection | None,
     readable: bool,
     phase: str,
     scale: Scale | None,

@@ -18,7 +18,7 @@ from hearth.reconcile.route import route, scale
 from hearth.reconcile.status import observation, status
 from hearth.reconcile.status.observation import Facts, Stage
 from hearth.reconcile.status.pod_failures import Memory
-from hearth.routes import Refusal, RouteTable
+from hearth.routes import RouteTable, SpecRejection
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class Decided:
 
     runtime: str | None = None
     """Of the pick; None where it failed."""
-    refusal: Refusal | None = None
+    refusal: SpecRejection | None = None
     advice: tuple[str, ...] = ()
     readable: bool = True
     engine_keyed: bool = False
@@ -51,7 +51,7 @@ class Publisher:
         *,
         routes: RouteTable,
         demand: DemandTable,
-        shared_refusal: Callable[[str], Refusal | None] = lambda namespace: None,
+        shared_refusal: Callable[[str], SpecRejection | None] = lambda namespace: None,
         certificate_problem: Callable[[ServiceKey], str | None] = lambda key: None,
         connected: Callable[[ServiceKey], bool | None] = lambda key: True,
         key_problem: Callable[[LLMService], str | None] = lambda service: None,

@@ -25,7 +25,7 @@ from hearth.reconcile.spec.spec_errors import Refused
 from hearth.reconcile.status import status, telling, transitions
 from hearth.reconcile.status.observation import Facts
 from hearth.reconcile.status.pod_failures import Memory
-from hearth.routes import Refusal, RouteTable
+from hearth.routes import RouteTable, SpecRejection
 
 logger = logging.getLogger(__name__)
 
@@ -89,7 +89,7 @@ class Reconciler:
                 await self._refuse(other, desired.name_taken(other, service).refusal)
         return again_s
 
-    async def _serve(self, service: LLMService, refused: Refusal | None) -> float | None:
+    async def _serve(self, service: LLMService, refused: SpecRejection | None) -> float | None:
         key = service.key
         try:
             decided, writes = await self._decide(service, refused)
@@ -108,7 +108,7 @@ class Reconciler:
             except execute.Rejected as error:
                 scales = error.kind == kinds.SCALED_OBJECT.kind
                 reason = spec_errors.SCALED_OBJECT if scales else spec_errors.RENDER
-                decided = replace(decided, refusal=Refusal(reason=reason, message=str(error)))
+                decided = replace(decided, refusal=SpecRejection(reason=reason, message=str(error)))
                 # What is invalid stays so until a change; a quota or webhook may relent.
                 again_s = min(again_s or spec_errors.RETRY_S, spec_errors.RETRY_S)
             seen = self._publisher.publish(service, decided)
@@ -122,7 +122,7 @@ class Reconciler:
         return again_s
 
     async def _decide(
-        self, service: LLMService, refused: Refusal | None
+        self, service: LLMService, refused: SpecRejection | None
     ) -> tuple[Decided, tuple[Write, ...]]:
         """Everything is rendered before anything is written.  `refused`: it cannot be read."""
         outdated = self._watching.schemas.outdated(service.group)
@@ -199,7 +199,7 @@ class Reconciler:
         one = transitions.Transition("Normal", "Adopted", said)
         await telling.tell(self._cluster, service, one, wall=self._wall())
 
-    async def _refuse(self, service: LLMService, why: Refusal) -> None:
+    async def _refuse(self, service: LLMService, why: SpecRejection) -> None:
         """Say that a service gets nothing at all."""
         seen = status.Seen(
             facts=Facts(memory=Memory()),
@@ -238,7 +238,9 @@ class Reconciler:
             )
             await telling.tell(self._cluster, service, one, wall=self._wall())
 
-    def _again_s(self, key: ServiceKey, facts: Facts, refused: Refusal | None) -> float | None:
+    def _again_s(
+        self, key: ServiceKey, facts: Facts, refused: SpecRejection | None
+    ) -> float | None:
         """When to look again: a lease that runs out is no event, nor is a second sighting, nor the
         end of an object that is not Hearth's."""
         foreign = refused is not None and refused.reason == spec_errors.NOT_OWNED

@@ -16,9 +16,9 @@ from hearth.routes import (
     Delay,
     Failure,
     ProbeResult,
-    Refusal,
     Route,
     RouteTable,
+    SpecRejection,
 )
 
 KEY = ServiceKey("ai", "chat")
@@ -188,7 +188,10 @@ def test_who_leaves_is_no_longer_in_the_line():
     ("change", "code"),
     [
         (lambda w: w.put(failure=Failure(reason="OOMKilled", message="m")), Code.ACTIVATION_FAILED),
-        (lambda w: w.put(refusal=Refusal(reason="Render", message="m")), Code.SERVICE_DEGRADED),
+        (
+            lambda w: w.put(refusal=SpecRejection(reason="Render", message="m")),
+            Code.SERVICE_DEGRADED,
+        ),
         (lambda w: w.routes.drop(KEY), Code.MODEL_NOT_FOUND),
         (lambda w: w.activation.stop(), Code.SHUTTING_DOWN),
     ],

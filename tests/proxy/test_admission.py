@@ -9,10 +9,19 @@ from hearth.proxy import admission
 from hearth.proxy.admission import Forward, Hold, Refuse, Reject, Wait
 from hearth.proxy.answers import Code
 from hearth.proxy.endpoints import Availability
-from hearth.routes import Backend, ColdStart, Delay, Failure, ProbeResult, Refusal, Route, Scale
+from hearth.routes import (
+    Backend,
+    ColdStart,
+    Delay,
+    Failure,
+    ProbeResult,
+    Route,
+    Scale,
+    SpecRejection,
+)
 
 POD = Backend(uid="u", pod="p", host="127.0.0.1", port=1, ready=False)
-REFUSAL = Refusal(reason="Render", message="no such field")
+REFUSAL = SpecRejection(reason="Render", message="no such field")
 FAILURE = Failure(reason="OOMKilled", message="out of memory", brief="killed")
 DELAY = Delay(reason="SchedulingDelayed", message="0/3 nodes are available.")
 USABLE, CHECKED, REFUSING, UNREADY, ABSENT = Availability

@@ -21,7 +21,7 @@ from hearth.proxy.answers import Code
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.observer import Outcome
 from hearth.proxy.wire.guest import GuestConnection
-from hearth.routes import ColdStart, KeyRef, Refusal, RouteTable
+from hearth.routes import ColdStart, KeyRef, RouteTable, SpecRejection
 from tests import alive, hanging
 from tests.loopback import needs_ipv6
 from tests.proxy import backend
@@ -294,7 +294,7 @@ async def test_after_two_hundred_endings_nothing_is_left(seed):
             s.put(pod(one), pod(two), max_queue=40, **limits)
             s.put(key=ServiceKey("ai", "cold"), activation_timeout_s=0.05, max_queue=5)
             s.put(key=ServiceKey("ai", "locked"), authentication=KeyRef(secret="s", key="k"))
-            s.put(key=ServiceKey("ai", "bad"), refusal=Refusal(reason="Render", message="no"))
+            s.put(key=ServiceKey("ai", "bad"), refusal=SpecRejection(reason="Render", message="no"))
             await chaos.run(200)
             for row in tuple(s.demand.rows()):
                 await s.pending(0, key=row.key)

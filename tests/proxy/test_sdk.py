@@ -9,7 +9,7 @@ import httpx2
 import openai
 import pytest
 
-from hearth.routes import ColdStart, Failure, KeyRef, Refusal
+from hearth.routes import ColdStart, Failure, KeyRef, SpecRejection
 from tests.proxy import backend
 from tests.proxy.backend import Conn, delta
 from tests.proxy.stage import KEY, Stage, pod, stage
@@ -96,7 +96,12 @@ ROWS = [
     ("unknown model", {}, openai.NotFoundError, "model_not_found"),
     ("wrong key", {"authentication": LOCK}, openai.AuthenticationError, "invalid_api_key"),
     ("no secret", {"authentication": NO_KEY}, BROKEN, "authentication_unavailable"),
-    ("refused", {"refusal": Refusal(reason="Render", message="m")}, BROKEN, "service_degraded"),
+    (
+        "refused",
+        {"refusal": SpecRejection(reason="Render", message="m")},
+        BROKEN,
+        "service_degraded",
+    ),
     ("reject", {"cold_start": ColdStart.REJECT}, BROKEN, "cold_start"),
     ("failed", {"failure": Failure(reason="OOMKilled", message="m")}, BROKEN, "activation_failed"),
 ]
@@ -261,7 +266,7 @@ async def test_field_case_c3_half_a_response_is_never_taken_for_a_whole_one(whol
 
 async def test_field_case_c9_the_stock_client_does_not_come_back_for_nothing(stream):
     async with stage() as s:
-        s.put(refusal=Refusal(reason="Render", message="m"))
+        s.put(refusal=SpecRejection(reason="Render", message="m"))
         client = Client(s, sync=False, stream=stream)
         client.options["max_retries"] = 2
         with pytest.raises(openai.InternalServerError):

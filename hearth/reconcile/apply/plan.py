@@ -66,7 +66,7 @@ class Plan:
     """What to write, in order; or why nothing is written."""
 
     writes: tuple[Write, ...] = ()
-    refusal: routes.Refusal | None = None
+    refusal: routes.SpecRejection | None = None
     adopted: tuple[str, ...] = ()
     """Kind and name of what becomes the service's own with these writes."""
 
@@ -168,12 +168,12 @@ def _half_created(found: Manifest) -> bool:
     )
 
 
-def _refusal(service: LLMService, wanted: Manifest, found: Manifest) -> routes.Refusal | None:
+def _refusal(service: LLMService, wanted: Manifest, found: Manifest) -> routes.SpecRejection | None:
     if not ownership.controlled(service, found) and not ownership.adoptable(service, found):
         return _not_owned(found, _remedy(service, found))
     if found["kind"] == kinds.CLAIM.kind and _changed(wanted, found):
         name = found["metadata"]["name"]
-        return routes.Refusal(
+        return routes.SpecRejection(
             reason=spec_errors.CLAIM_CHANGED,
             message=f"spec.cache: PersistentVolumeClaim {name} was created with another size or"
             " StorageClass, and a claim is written once; undo the change, or save what you need"
@@ -222,11 +222,11 @@ def _group(owner: Manifest) -> str:
     return str(owner.get("apiVersion", "")).partition("/")[0]
 
 
-def _not_owned(found: Manifest, remedy: str) -> routes.Refusal:
+def _not_owned(found: Manifest, remedy: str) -> routes.SpecRejection:
     metadata = found["metadata"]
     owner = ownership.controller(found)
     belongs = f"belongs to {owner['kind']} {owner['name']}" if owner else "is not Hearth's"
-    return routes.Refusal(
+    return routes.SpecRejection(
         reason=spec_errors.NOT_OWNED,
         message=f"{found['kind']} {metadata['name']} {belongs} and is left alone; {remedy}",
     )

@@ -5,13 +5,13 @@ from pydantic import ValidationError
 from hearth.api.llmservice import Authentication, LLMService
 from hearth.api.meta import Manifest, format_path
 from hearth.reconcile.spec import spec_errors
-from hearth.routes import Refusal
+from hearth.routes import SpecRejection
 
 _NO_NAME = "-"
 """What no Secret can be called."""
 
 
-def read(manifest: Manifest) -> tuple[LLMService, Refusal | None]:
+def read(manifest: Manifest) -> tuple[LLMService, SpecRejection | None]:
     """The service; one that cannot be read keeps its name and its API key, and is refused."""
     try:
         return LLMService.model_validate(manifest), None
@@ -19,7 +19,7 @@ def read(manifest: Manifest) -> tuple[LLMService, Refusal | None]:
         first = error.errors()[0]
         field = format_path(first["loc"])
         bare = {**manifest, "spec": {"model": {}, "endpoint": _access(manifest.get("spec"))}}
-        return LLMService.model_validate(bare), Refusal(
+        return LLMService.model_validate(bare), SpecRejection(
             reason=spec_errors.RENDER, message=f"{field}: {first['msg']}"
         )
 

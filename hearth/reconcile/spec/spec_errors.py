@@ -29,4 +29,4 @@ class Refused(Exception):
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
-        self.refusal = routes.Refusal(reason=reason, message=message)
+        self.refusal = routes.SpecRejection(reason=reason, message=message)

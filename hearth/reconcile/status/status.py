@@ -54,7 +54,7 @@ class Seen:
     """From `autoscaling`."""
     runtime: str | None = None
     """Of the pick; None where it failed."""
-    refusal: routes.Refusal | None = None
+    refusal: routes.SpecRejection | None = None
     key_problem: str | None = None
     """Why no request can be let in, whatever key it has."""
     advice: tuple[str, ...] = ()
@@ -251,7 +251,7 @@ def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:
     facts = seen.facts
     bad = seen.refusal or facts.failure
     if seen.refusal is None and seen.key_problem is not None:
-        bad = routes.Refusal(reason=spec_errors.API_KEY_UNAVAILABLE, message=seen.key_problem)
+        bad = routes.SpecRejection(reason=spec_errors.API_KEY_UNAVAILABLE, message=seen.key_problem)
     elif seen.refusal is None and facts.ready:
         return "Ready", Said("True", Stage.READY.value), Said("False", "Healthy")
     if bad is not None:

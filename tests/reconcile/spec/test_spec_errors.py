@@ -6,5 +6,5 @@ from hearth.reconcile.spec import spec_errors
 
 def test_it_carries_reason_and_message():
     error = spec_errors.Refused(spec_errors.RENDER, "spec.x: no")
-    assert error.refusal == routes.Refusal(reason="Render", message="spec.x: no")
+    assert error.refusal == routes.SpecRejection(reason="Render", message="spec.x: no")
     assert str(error) == "spec.x: no"

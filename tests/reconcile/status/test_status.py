@@ -12,7 +12,7 @@ from hearth.reconcile.status.status import Said, Seen
 from tests.reconcile.builders import WALL, observe, pod, service
 
 APPLIED = Said("True", "ScaledObjectApplied")
-REFUSED = routes.Refusal(reason="Render", message="spec.x: no")
+REFUSED = routes.SpecRejection(reason="Render", message="spec.x: no")
 BROKEN = pod(waiting={"reason": "ImagePullBackOff", "message": "denied"})
 IDLE = {"spec": {"replicas": 0}}
 WANTED = {"spec": {"replicas": 1}}
@@ -229,7 +229,7 @@ def test_the_same_again_is_nothing_to_write():
 
 
 def test_a_long_message_is_cut():
-    long = routes.Refusal(reason="Render", message="x" * 100_000)
+    long = routes.SpecRejection(reason="Render", message="x" * 100_000)
     assert len(said(summarize(seen(refusal=long)), "Ready")[2]) == 4096
 
 

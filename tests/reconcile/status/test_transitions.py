@@ -42,7 +42,7 @@ DELAYED = state(unscheduled())
 READY = state(pod(ready=True))
 BROKEN = state(pod(waiting={"reason": "ImagePullBackOff", "message": "denied"}))
 TRYING = state(pod(running=True), after=BROKEN)
-REFUSED = state(refusal=routes.Refusal(reason="Render", message="spec.x: no"))
+REFUSED = state(refusal=routes.SpecRejection(reason="Render", message="spec.x: no"))
 QUOTA = status.summarize(
     service(),
     Seen(facts=observe(deployment=NO_ROOM), demand=1, autoscaling=APPLIED, runtime="r"),
