@@ -226,9 +226,25 @@ def key_of(manifest: Manifest) -> ServiceKey:
     return ServiceKey(metadata.get("namespace", ""), metadata["name"])
 
 
-def rfc3339(moment: datetime.datetime) -> str:
-    """A time as Kubernetes writes it: UTC, whole seconds."""
-    return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def rfc3339(moment: datetime.datetime | float) -> str:
+    """A time, or Unix seconds, as Kubernetes writes a Time: UTC, whole seconds (cut off)."""
+    return _utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def rfc3339_micro(moment: datetime.datetime | float) -> str:
+    """The same as a MicroTime: six digits."""
+    return _utc(moment).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def unix_s(timestamp: str) -> float:
+    """A Time or MicroTime as Unix seconds.  Raises ValueError."""
+    return datetime.datetime.fromisoformat(timestamp).timestamp()
+
+
+def _utc(moment: datetime.datetime | float) -> datetime.datetime:
+    if isinstance(moment, datetime.datetime):
+        return moment.astimezone(datetime.UTC)
+    return datetime.datetime.fromtimestamp(moment, datetime.UTC)
 
 
 def authority(host: str, port: int) -> str:

@@ -2,9 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
-from hearth.api.meta import Manifest, ServiceKey
+from hearth.api.meta import Manifest, ServiceKey, rfc3339_micro
 from hearth.cluster import kinds
 
 
@@ -38,11 +37,6 @@ class ObservedLease:
     until: float
     at: float
     """When it was last looked at."""
-
-
-def micro_time(wall_s: float) -> str:
-    """Kubernetes' MicroTime of a Unix time: six digits and Z."""
-    return datetime.fromtimestamp(wall_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def own_pod(name: str, uid: str) -> str:
@@ -95,7 +89,7 @@ def first(
     owners: Sequence[Manifest] = (),
 ) -> Manifest:
     """The Lease where there is none; it goes with its `owners`, if it has any."""
-    now = micro_time(wall_s)
+    now = rfc3339_micro(wall_s)
     return {
         "apiVersion": kinds.LEASE.api_version,
         "kind": kinds.LEASE.kind,
@@ -116,7 +110,7 @@ def first(
 
 def claimed(lease: Manifest, identity: str, *, wall_s: float, duration_s: int) -> Manifest:
     """`lease` taken over by `identity`, or renewed where it is the holder already."""
-    now = micro_time(wall_s)
+    now = rfc3339_micro(wall_s)
     before = lease.get("spec") or {}
     spec = {
         **before,
@@ -136,6 +130,6 @@ def given_back(lease: Manifest, *, wall_s: float) -> Manifest:
         **lease["spec"],
         "holderIdentity": "",
         "leaseDurationSeconds": 1,
-        "renewTime": micro_time(wall_s),
+        "renewTime": rfc3339_micro(wall_s),
     }
     return {**lease, "spec": spec}

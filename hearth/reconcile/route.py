@@ -1,11 +1,10 @@
 """What gateway and scaler need to know of one service."""
 
 import dataclasses
-import datetime
 
 from hearth.api import options
 from hearth.api.llmservice import LLMService
-from hearth.api.meta import Manifest
+from hearth.api.meta import Manifest, unix_s
 from hearth.api.options import Options
 from hearth.reconcile.spec.spec_errors import API_KEY_UNAVAILABLE, CRD_OUTDATED
 from hearth.reconcile.status.observation import Facts, Stage
@@ -49,11 +48,12 @@ def route(
     chosen = _options(service, known)
     endpoint = service.spec.endpoint
     secret = endpoint.authentication.secret_ref if endpoint.authentication else None
+    created = service.metadata.creation_timestamp
     # Plain numbers from here on: a route is written out as JSON, and Duration is for people.
     return Route(
         key=service.key,
         uid=service.metadata.uid,
-        created=_unix_s(service.metadata.creation_timestamp),
+        created=int(unix_s(created)) if created else 0,
         phase=phase,
         backends=backends,
         cold_start=ColdStart(endpoint.cold_start.mode),
@@ -141,7 +141,3 @@ def _options(service: LLMService, known: Route | None) -> Options:
             response_timeout_s=known.response_timeout_s,
             idle_timeout_s=known.idle_timeout_s,
         )
-
-
-def _unix_s(timestamp: str) -> int:
-    return int(datetime.datetime.fromisoformat(timestamp).timestamp()) if timestamp else 0

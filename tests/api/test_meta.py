@@ -1,6 +1,7 @@
 """Durations, quantities and field paths, as Go and Kubernetes spell them."""
 
 import datetime
+import time
 from decimal import Decimal
 
 import pytest
@@ -119,3 +120,28 @@ def test_times_are_utc_and_whole_seconds():
     cet = datetime.timezone(datetime.timedelta(hours=1))
     moment = datetime.datetime(2026, 1, 1, 13, 0, 0, 999_999, tzinfo=cet)
     assert meta.rfc3339(moment) == "2026-01-01T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("wall_s", "text"),
+    [
+        (0.0, "1970-01-01T00:00:00.000000Z"),
+        (1_700_000_000.25, "2023-11-14T22:13:20.250000Z"),
+        (1_700_000_000.000001, "2023-11-14T22:13:20.000001Z"),
+    ],
+)
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
+def test_times_have_six_digits_and_are_utc_wherever_we_run(wall_s, text, zone, monkeypatch):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        assert meta.rfc3339_micro(wall_s) == text
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_times_are_read_as_unix_seconds():
+    assert meta.unix_s("1970-01-01T00:01:00Z") == 60
+    assert meta.unix_s("1970-01-01T01:01:00.500000+01:00") == 60.5
+    assert meta.rfc3339(60.9) == "1970-01-01T00:01:00Z"

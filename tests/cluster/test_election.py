@@ -1,5 +1,3 @@
-import time
-
 import pytest
 
 from hearth.api.meta import ServiceKey
@@ -15,25 +13,6 @@ def lease(holder="you", *, version="1", renewed="r", **spec):
         "metadata": {"name": "hearth", "resourceVersion": version},
         "spec": {"holderIdentity": holder, "renewTime": renewed, **spec},
     }
-
-
-@pytest.mark.parametrize(
-    ("wall_s", "text"),
-    [
-        (0.0, "1970-01-01T00:00:00.000000Z"),
-        (1_700_000_000.25, "2023-11-14T22:13:20.250000Z"),
-        (1_700_000_000.000001, "2023-11-14T22:13:20.000001Z"),
-    ],
-)
-@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kolkata"])
-def test_times_have_six_digits_and_are_utc_wherever_we_run(wall_s, text, zone, monkeypatch):
-    monkeypatch.setenv("TZ", zone)
-    time.tzset()
-    try:
-        assert election.micro_time(wall_s) == text
-    finally:
-        monkeypatch.undo()
-        time.tzset()
 
 
 def test_two_tries_and_a_margin_fit():

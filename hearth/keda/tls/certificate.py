@@ -1,6 +1,5 @@
 """A Secret's data as the TLS context of one service, or what is wrong with it."""
 
-import datetime
 import os
 import re
 import ssl
@@ -9,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
+
+from hearth.api.meta import rfc3339
 
 CERTIFICATE, KEY, CLIENT_CA = "tls.crt", "tls.key", "ca.crt"
 
@@ -80,9 +81,9 @@ def roots(data: Mapping[str, bytes]) -> Roots:
 def problem(certificate: Certificate, *, server_name: str, now_s: float) -> str | None:
     """Why a client that dials `server_name` would refuse the certificate at `now_s` (Unix)."""
     if now_s < certificate.not_before_s:
-        return f"{CERTIFICATE} is not valid before {_moment(certificate.not_before_s)}"
+        return f"{CERTIFICATE} is not valid before {rfc3339(certificate.not_before_s)}"
     if now_s > certificate.not_after_s:
-        return f"{CERTIFICATE} expired on {_moment(certificate.not_after_s)}; renew it"
+        return f"{CERTIFICATE} expired on {rfc3339(certificate.not_after_s)}; renew it"
     if not any(_matches(name, server_name) for name in certificate.names):
         valid = f"only for {', '.join(certificate.names)}" if certificate.names else "for no name"
         return (
@@ -101,10 +102,6 @@ def _matches(name: str, wanted: str) -> bool:
     """A star stands for the whole first label, as Go's clients read it."""
     first, _, rest = name.lower().partition(".")
     return name.lower() == wanted or (first == "*" and rest == wanted.partition(".")[2])
-
-
-def _moment(unix_s: float) -> str:
-    return datetime.datetime.fromtimestamp(unix_s, datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def _blocks(data: Mapping[str, bytes], name: str) -> list[str]:

@@ -1,12 +1,11 @@
 """Say why a pod cannot start, or none is let in, and whether waiting on still makes sense."""
 
-import datetime
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hearth.api.meta import Duration, Manifest
+from hearth.api.meta import Duration, Manifest, unix_s
 from hearth.routes import Failure
 
 SECOND_SIGHTING_S = 3.0
@@ -201,16 +200,13 @@ def _attempt_at(state: Manifest, last: Manifest) -> float | None:
     """A running container says when it began.  Of one that backs off the kubelet's message
     (`back-off 1m20s restarting …`) tells how long, from the end of its last run on."""
     if "running" in state:
-        return _unix_s(state["running"].get("startedAt"))
+        started_at = state["running"].get("startedAt")
+        return unix_s(started_at) if started_at else None
     match = _BACK_OFF.search((state.get("waiting") or {}).get("message", ""))
-    ended_at = _unix_s(last.get("finishedAt"))
-    if match is None or ended_at is None:
+    ended_at = last.get("finishedAt")
+    if match is None or not ended_at:
         return None
-    return ended_at + Duration.parse(match[1])
-
-
-def _unix_s(timestamp: str | None) -> float | None:
-    return datetime.datetime.fromisoformat(timestamp).timestamp() if timestamp else None
+    return unix_s(ended_at) + Duration.parse(match[1])
 
 
 def _failure(reason: str, status: Manifest, waiting: Manifest) -> Failure:

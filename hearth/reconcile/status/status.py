@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from hearth import names, routes
 from hearth.api.llmservice import Condition, LLMService, LLMServiceStatus, Phase
-from hearth.api.meta import Manifest
+from hearth.api.meta import Manifest, rfc3339
 from hearth.reconcile.spec import spec_errors
 from hearth.reconcile.status import pod_failures
 from hearth.reconcile.status.observation import Facts, Stage
@@ -78,7 +78,7 @@ def summarize(service: LLMService, seen: Seen, *, wall: datetime.datetime) -> LL
     if seen.advice:
         said[WARNING] = Said("True", "CheckSpec", "; ".join(seen.advice))
     old = {condition.type: condition for condition in service.status.conditions}
-    now = wall.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    now = rfc3339(wall)
     return LLMServiceStatus(
         phase=phase,
         resolved_runtime=seen.runtime,

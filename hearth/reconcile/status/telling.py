@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from hearth import names
 from hearth.api.llmservice import LLMService
-from hearth.api.meta import Manifest, ServiceKey
+from hearth.api.meta import Manifest, ServiceKey, rfc3339
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, ClusterError
 from hearth.reconcile.caches import Watching
@@ -48,13 +48,12 @@ def warnings(
 
 def render(service: LLMService, told: Transition, *, wall: datetime.datetime) -> Manifest:
     """The Event; its name is unique by the microsecond."""
-    at = wall.astimezone(datetime.UTC)
-    stamp = at.strftime("%Y-%m-%dT%H:%M:%SZ")
+    stamp = rfc3339(wall)
     return {
         "apiVersion": kinds.EVENT.api_version,
         "kind": kinds.EVENT.kind,
         "metadata": {
-            "name": f"{service.key.name}.{int(at.timestamp() * 1e6):x}",
+            "name": f"{service.key.name}.{int(wall.timestamp() * 1e6):x}",
             "namespace": service.key.namespace,
         },
         "involvedObject": {

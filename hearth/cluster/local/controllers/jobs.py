@@ -3,7 +3,7 @@
 import datetime
 from typing import Any
 
-from hearth.api.meta import Manifest, rfc3339
+from hearth.api.meta import Manifest, rfc3339, unix_s
 from hearth.cluster.local.controllers import owned_pods
 from hearth.cluster.local.controllers.owned_pods import Decision
 
@@ -95,7 +95,7 @@ def _deadline_in_s(spec: dict[str, Any], started: str, now: datetime.datetime) -
     limit_s: int | None = spec.get("activeDeadlineSeconds")
     if limit_s is None:
         return None
-    return max(0.0, owned_pods.moment(started) + limit_s - now.timestamp())
+    return max(0.0, unix_s(started) + limit_s - now.timestamp())
 
 
 def _pause_in_s(failures: list[Manifest], failed: int, now: datetime.datetime) -> float:
@@ -109,7 +109,7 @@ def _pause_in_s(failures: list[Manifest], failed: int, now: datetime.datetime) -
 def _ended(pod: Manifest) -> float:
     """When its last container ended; when it was created, if nothing ever ran."""
     moments = [
-        owned_pods.moment(ended["finishedAt"])
+        unix_s(ended["finishedAt"])
         for status in pod.get("status", {}).get("containerStatuses", ())
         if (ended := status.get("state", {}).get("terminated")) and ended.get("finishedAt")
     ]

@@ -1,11 +1,10 @@
 """The pods of one owner: what is read from them, and how one is made."""
 
-import datetime
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hearth.api.meta import Manifest
+from hearth.api.meta import Manifest, unix_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +46,13 @@ def ready_since(pod: Manifest) -> float | None:
     for condition in pod.get("status", {}).get("conditions", ()):
         if condition["type"] == "Ready" and condition["status"] == "True":
             since = condition.get("lastTransitionTime")
-            return moment(since) if since else created(pod)
+            return unix_s(since) if since else created(pod)
     return None
 
 
 def created(pod: Manifest) -> float:
     """When it was created, in seconds of the epoch."""
-    return moment(pod["metadata"]["creationTimestamp"])
-
-
-def moment(text: str) -> float:
-    """Seconds of the epoch of a time as Kubernetes writes it."""
-    return datetime.datetime.fromisoformat(text).timestamp()
+    return unix_s(pod["metadata"]["creationTimestamp"])
 
 
 def removal_order(pods: Iterable[Manifest]) -> list[Manifest]:

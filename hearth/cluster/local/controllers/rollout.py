@@ -4,8 +4,7 @@ import datetime
 from dataclasses import dataclass
 from typing import Any
 
-from hearth.api.meta import Manifest, rfc3339
-from hearth.cluster.local.controllers.owned_pods import moment
+from hearth.api.meta import Manifest, rfc3339, unix_s
 
 _COMPLETE = "NewReplicaSetAvailable"
 _RUNNING = "ReplicaSetUpdated"
@@ -63,7 +62,7 @@ def deadline_in_s(
     if condition is None or condition["reason"] != _RUNNING:
         return None
     limit_s: int = deployment["spec"]["progressDeadlineSeconds"]
-    return max(0.0, moment(condition["lastUpdateTime"]) + limit_s - now.timestamp())
+    return max(0.0, unix_s(condition["lastUpdateTime"]) + limit_s - now.timestamp())
 
 
 def find(status: dict[str, Any], kind: str) -> dict[str, Any] | None:

@@ -1,6 +1,5 @@
 """What a ScaledObject asks for, read from its manifest."""
 
-import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -79,11 +78,6 @@ def read(manifest: Manifest) -> ScaleSpec:
         scale_in_paused=scale_in_paused,
         force_active=_on(annotations, "force-activation"),
     )
-
-
-def unix_s(timestamp: str | None) -> float | None:
-    """An RFC 3339 time as Unix seconds; None for none."""
-    return datetime.datetime.fromisoformat(timestamp).timestamp() if timestamp else None
 
 
 def _target(reference: Mapping[str, str]) -> str:

@@ -1,6 +1,5 @@
 """What a ScaledObject's status says, in KEDA's words."""
 
-import datetime
 from typing import Any
 
 from hearth.api.meta import rfc3339
@@ -38,8 +37,7 @@ def render(spec: ScaleSpec, status: ScaleStatus) -> dict[str, Any]:
             "hpaName": spec.hpa_name,
         }
     if status.last_active_unix_s is not None:
-        active = datetime.datetime.fromtimestamp(status.last_active_unix_s, datetime.UTC)
-        found["lastActiveTime"] = rfc3339(active)
+        found["lastActiveTime"] = rfc3339(status.last_active_unix_s)
     return found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 from anyio.abc import TaskGroup
 
-from hearth.api.meta import Manifest, ServiceKey, key_of
+from hearth.api.meta import Manifest, ServiceKey, key_of, unix_s
 from hearth.cluster import kinds
 from hearth.cluster.autoscaler.engine import Autoscaler, AutoscalerState, Timing
 from hearth.cluster.autoscaler.status import ScaleStatus
@@ -106,10 +106,11 @@ class ScaledObjects:
     def _remembered(self, manifest: Manifest) -> AutoscalerState:
         """What the object itself tells of the past, on our clock."""
         now_s, now_unix_s = self._timing.clock(), self._timing.wall()
-        created = scale_spec.unix_s(manifest["metadata"].get("creationTimestamp"))
-        active = scale_spec.unix_s(manifest.get("status", {}).get("lastActiveTime"))
+        created = manifest["metadata"].get("creationTimestamp")
+        last_active = manifest.get("status", {}).get("lastActiveTime")
+        active = unix_s(last_active) if last_active else None
         return AutoscalerState(
-            created_s=now_s - (now_unix_s - created if created else 0.0),
+            created_s=now_s - (now_unix_s - unix_s(created) if created else 0.0),
             last_active_s=now_s - (now_unix_s - active) if active else None,
             last_active_unix_s=active,
         )

@@ -136,8 +136,3 @@ def test_refusals(spec, trigger, annotations, words):
 
 def test_empty_structs_that_keda_adds_say_nothing():
     assert scale_spec.read(manifest({"advanced": {"scalingModifiers": {}}})) == PLAIN
-
-
-def test_times():
-    assert scale_spec.unix_s(None) is None
-    assert scale_spec.unix_s("1970-01-01T00:01:00Z") == 60
