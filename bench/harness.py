@@ -17,7 +17,7 @@ from hearth.keda.push_streams import PushStreams
 from hearth.metrics.prometheus import Metrics
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
-from hearth.proxy.hosts import HostTable
+from hearth.proxy.routing.hosts import HostTable
 from hearth.routes import Backend, KeyRef, Route, RouteTable
 
 KEY = b"sk-0123456789abcdef0123456789abcdef"

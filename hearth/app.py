@@ -31,8 +31,8 @@ from hearth.metrics.prometheus import Metrics
 from hearth.names import release_gateway
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
-from hearth.proxy.hosts import HostTable
-from hearth.proxy.keys import ReadSecret
+from hearth.proxy.routing.api_keys import ReadSecret
+from hearth.proxy.routing.hosts import HostTable
 from hearth.reconcile.caches import GUARDED, OWNED, Watching
 from hearth.reconcile.key_secrets import KeySecrets
 from hearth.reconcile.namespace_reconciler import SharedEndpoints

@@ -10,7 +10,7 @@ from hearth.api.meta import authority
 from hearth.app import App, CannotStart
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.kubelet import orphans
-from hearth.proxy.hosts import HostTable
+from hearth.proxy.routing.hosts import HostTable
 from hearth.settings import LocalSettings
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from hearth.proxy.hosts import HostTable
+from hearth.proxy.routing.hosts import HostTable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

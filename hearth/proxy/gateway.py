@@ -14,17 +14,18 @@ from aiohttp import web
 from hearth import listening
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.proxy import answers
-from hearth.proxy.activation import Activation
-from hearth.proxy.balance import Balance
-from hearth.proxy.bodies import Budget
+from hearth.proxy import errors
+from hearth.proxy.app import Server
+from hearth.proxy.background import Nursery
+from hearth.proxy.body.body_budget import Budget
 from hearth.proxy.config import GatewayConfig
-from hearth.proxy.endpoints import Endpoints
-from hearth.proxy.enginekeys import EngineKeys
-from hearth.proxy.keys import Keys, ReadSecret
 from hearth.proxy.observer import NoObserver, Observer
-from hearth.proxy.readiness import Readiness
-from hearth.proxy.server import Server
+from hearth.proxy.routing.api_keys import Keys, ReadSecret
+from hearth.proxy.routing.endpoint_queue import Activation
+from hearth.proxy.routing.engine_keys import EngineKeys
+from hearth.proxy.routing.load_balancer import Balance
+from hearth.proxy.routing.readiness_prober import Readiness
+from hearth.proxy.routing.usable_endpoints import Endpoints
 from hearth.proxy.wire import strangers
 from hearth.proxy.wire.client_limit import ClientLimit
 from hearth.proxy.wire.door import Door
@@ -32,7 +33,6 @@ from hearth.proxy.wire.front import Front
 from hearth.proxy.wire.guest import GuestConnection, GuestRequest
 from hearth.proxy.wire.listener import BACKLOG, Listener
 from hearth.proxy.wire.names import ServedNames
-from hearth.proxy.wire.nursery import Nursery
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.plans import Plans
 from hearth.proxy.wire.pool import Pool
@@ -344,7 +344,7 @@ class _Connection(GuestConnection):
         problem = strangers.unread(exc)
         response = web.Response(
             status=problem.status,
-            body=answers.body(answers.of(problem)),
+            body=errors.body(errors.of(problem)),
             content_type="application/json",
             headers={
                 "Server": "hearth",

@@ -17,7 +17,7 @@ from hearth.api.meta import ServiceKey, authority
 from hearth.demand import DemandTable
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
-from hearth.proxy.hosts import HostTable
+from hearth.proxy.routing.hosts import HostTable
 from hearth.routes import Backend, HttpReadiness, Route, RouteTable
 from tests import demanded, hanging
 from tests.proxy import backend

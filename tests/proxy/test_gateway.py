@@ -17,7 +17,7 @@ import pytest
 from hearth import tcp_keepalive
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.proxy.answers import Code
+from hearth.proxy.errors import Code
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.observer import Outcome
 from hearth.proxy.wire.guest import GuestConnection

@@ -15,7 +15,7 @@ anyway.
 import re
 from collections.abc import Callable
 
-from hearth.proxy.answers import Dialect
+from hearth.proxy.errors import Dialect
 
 # Each begins with a literal, which `re` looks for quickly: a last event may hold a whole answer.
 _DONE = re.compile(rb"data:[ ]?\[DONE\][ \t]*[\r\n]")

@@ -1,11 +1,11 @@
 """Which service a request is for, and whether its sender may use it."""
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy import auth, listing
-from hearth.proxy.answers import Code, Problem
 from hearth.proxy.config import GatewayConfig
-from hearth.proxy.hosts import Everything, Scope
-from hearth.proxy.keys import Keys
+from hearth.proxy.errors import Code, Problem
+from hearth.proxy.routing import auth, model_ids
+from hearth.proxy.routing.api_keys import Keys
+from hearth.proxy.routing.hosts import Everything, Scope
 from hearth.routes import Route, RouteTable
 
 _SCOPES = 1024
@@ -54,7 +54,7 @@ class Door:
                 "The request names no model; GET /v1/models lists what can be used.",
                 param="model",
             )
-        key = listing.find(model, scope, default_namespace=self._config.default_namespace)
+        key = model_ids.find(model, scope, default_namespace=self._config.default_namespace)
         if key is None or key not in self._routes:
             raise no_model(model)
         return key

@@ -10,11 +10,12 @@ from typing import NoReturn
 
 from hearth.api.meta import ServiceKey, authority
 from hearth.demand import DemandClaim, QueueFull
-from hearth.proxy import admission, faults
-from hearth.proxy.activation import Place
-from hearth.proxy.answers import Code, Problem
-from hearth.proxy.endpoints import Availability
+from hearth.proxy import error_messages
+from hearth.proxy.errors import Code, Problem
 from hearth.proxy.observer import Outcome
+from hearth.proxy.routing import admission
+from hearth.proxy.routing.endpoint_queue import Place
+from hearth.proxy.routing.usable_endpoints import Availability
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.names import Unknown
@@ -119,7 +120,7 @@ class Errand(ABC):
             try:
                 self.claim = self.parts.demand.admit(self.key, limit=route.max_queue)
             except QueueFull as error:
-                raise faults.queue_full(self.key, route.max_queue) from error
+                raise error_messages.queue_full(self.key, route.max_queue) from error
         self.parts.sweep.watch(self)
         place = self.parts.activation.take(self.key)
         if place is None:
@@ -205,7 +206,7 @@ class Errand(ABC):
     @guarded
     def exhausted(self) -> None:
         """There is no file or port for a connection: nothing was sent, no endpoint is to blame."""
-        raise faults.no_connection_left()
+        raise error_messages.no_connection_left()
 
     def failed(self) -> None:
         """A defect of ours."""
@@ -270,7 +271,7 @@ class Errand(ABC):
         has another key, maybe, and another model."""
         route = self.parts.door.route(self.key)
         if route.uid != self.uid:
-            raise faults.deleted()
+            raise error_messages.deleted()
         return route
 
     @abstractmethod
@@ -298,10 +299,10 @@ class Errand(ABC):
 
     def _starts_none(self) -> Problem:
         if self.parts.endpoints.usable(self.key):
-            return faults.all_busy(self.key)
+            return error_messages.all_busy(self.key)
         activation = self.parts.activation
         starting = activation.wanted(self.key)
-        return faults.starts_none(
+        return error_messages.starts_none(
             self.key, activation.retry_after_s(self.key) if starting else None
         )
 

@@ -3,9 +3,9 @@
 import logging
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy import faults
-from hearth.proxy.answers import Code, ErrorBody, Problem
-from hearth.proxy.bodies import Held
+from hearth.proxy import error_messages
+from hearth.proxy.body.body_budget import Held
+from hearth.proxy.errors import Code, ErrorBody, Problem
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.reply import Reply, Unfinished
 from hearth.proxy.wire.states import Client
@@ -84,7 +84,7 @@ class Farewell:
         if self.reply.begun:
             self.broken(Code.INTERNAL_ERROR)
         else:
-            self.fail(faults.mistake())
+            self.fail(error_messages.mistake())
 
     def _failed(self) -> None:
         log.exception("request failed", extra={"service": str(self._key)})

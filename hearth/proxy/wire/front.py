@@ -6,9 +6,9 @@ import itertools
 import logging
 from collections.abc import Callable
 
-from hearth.proxy import faults
-from hearth.proxy.answers import Problem
-from hearth.proxy.bodies import Held
+from hearth.proxy import error_messages
+from hearth.proxy.body.body_budget import Held
+from hearth.proxy.errors import Problem
 from hearth.proxy.wire import heads, strangers
 from hearth.proxy.wire.gate import Seen, look
 from hearth.proxy.wire.intake import Intake
@@ -167,9 +167,9 @@ class Front(Shortcut):
             case Phase.IDLE if not self.buffer:
                 self.close()
             case Phase.IDLE:
-                self._reject(faults.stalled(self.parts.config.head_s))
+                self._reject(error_messages.stalled(self.parts.config.head_s))
             case Phase.BODY:
-                self.refuse(faults.stalled(self.parts.config.upload_idle_s))
+                self.refuse(error_messages.stalled(self.parts.config.upload_idle_s))
             case Phase.SURPLUS:
                 self._turn_away()
             case Phase.KNOCK | Phase.BUSY:
@@ -266,7 +266,7 @@ class Front(Shortcut):
             problem = error
         except Exception:
             log.exception("request failed")
-            problem = faults.mistake()
+            problem = error_messages.mistake()
         if self.visit is not visit:
             return
         self.state = Phase.BODY
@@ -314,7 +314,7 @@ class Front(Shortcut):
             self.advance()
             return
         self.parts.clients.rejected()
-        self._reject(faults.too_many_connections())
+        self._reject(error_messages.too_many_connections())
 
     def _reject(self, problem: Problem) -> None:
         """Answer what is no request."""

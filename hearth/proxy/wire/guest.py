@@ -11,8 +11,8 @@ import anyio
 from aiohttp import HttpVersion, HttpVersion10, HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
-from hearth.proxy import bodies
-from hearth.proxy.answers import Problem
+from hearth.proxy.body import body_budget
+from hearth.proxy.errors import Problem
 from hearth.proxy.wire import connection, heads
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.sweep import NEVER
@@ -107,7 +107,7 @@ async def serve(parts: Parts, request: web.BaseRequest, asked: heads.RequestHead
     peer = connection.spelled(request.remote or "unknown")
     visit = Visit(parts, guest, asked, peer=peer, scheme=request.scheme.encode())
     guest.visit = visit
-    held = bodies.Held(parts.budget)
+    held = body_budget.Held(parts.budget)
     place = request.protocol
     if isinstance(place, GuestConnection):
         place.seat(guest)
@@ -115,7 +115,7 @@ async def serve(parts: Parts, request: web.BaseRequest, asked: heads.RequestHead
         try:
             if not visit.open():
                 await visit.knock()
-            await bodies.read(
+            await body_budget.read(
                 request,
                 held,
                 limit_bytes=parts.config.body_limit_bytes,

@@ -4,7 +4,7 @@ import re
 
 import httptools
 
-from hearth.proxy.answers import Code, Problem
+from hearth.proxy.errors import Code, Problem
 from hearth.proxy.wire import request_ids
 
 MAX_HEAD_BYTES = 64 * 1024

@@ -1,7 +1,7 @@
 """How much of a request's body is here, and whether more may come.  No I/O."""
 
-from hearth.proxy import faults
-from hearth.proxy.bodies import Budget, Held, Pace
+from hearth.proxy import error_messages
+from hearth.proxy.body.body_budget import Budget, Held, Pace
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.framing import Chunked, Misframed
 
@@ -28,7 +28,7 @@ class Intake:
         self.size = head.length or 0
         """Of a sized body."""
         if self.size > limit_bytes:
-            raise faults.too_large(limit_bytes)
+            raise error_messages.too_large(limit_bytes)
         self.held.expect(self.size)
         self.done = self.sized and self.size == 0
         self._limit_bytes = limit_bytes
@@ -48,10 +48,10 @@ class Intake:
         try:
             content = self._chunks.walk(data)
         except Misframed as error:
-            raise faults.misframed() from error
+            raise error_messages.misframed() from error
         size = len(self._data) + len(content)
         if size > self._limit_bytes:
-            raise faults.too_large(self._limit_bytes)
+            raise error_messages.too_large(self._limit_bytes)
         self.held.grow(size)
         self._data += content
         if self._chunks.ended:

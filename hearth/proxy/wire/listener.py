@@ -12,8 +12,8 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 
+from hearth.proxy.background import Main
 from hearth.proxy.wire.client_limit import ClientLimit
-from hearth.proxy.wire.nursery import Main
 
 log = logging.getLogger(__name__)
 

@@ -7,17 +7,17 @@ from typing import Protocol
 import anyio
 
 from hearth.demand import DemandTable
-from hearth.proxy.activation import Activation
-from hearth.proxy.balance import Balance
-from hearth.proxy.bodies import Budget
+from hearth.proxy.background import Main
+from hearth.proxy.body.body_budget import Budget
 from hearth.proxy.config import GatewayConfig
-from hearth.proxy.endpoints import Endpoints
-from hearth.proxy.enginekeys import EngineKeys
 from hearth.proxy.observer import Observer
+from hearth.proxy.routing.endpoint_queue import Activation
+from hearth.proxy.routing.engine_keys import EngineKeys
+from hearth.proxy.routing.load_balancer import Balance
+from hearth.proxy.routing.usable_endpoints import Endpoints
 from hearth.proxy.wire.client_limit import ClientLimit
 from hearth.proxy.wire.door import Door
 from hearth.proxy.wire.names import ServedNames
-from hearth.proxy.wire.nursery import Main
 from hearth.proxy.wire.plans import Plans
 from hearth.proxy.wire.pool import Pool
 from hearth.proxy.wire.request_ids import RequestIds

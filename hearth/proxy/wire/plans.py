@@ -9,10 +9,12 @@ from collections.abc import Callable
 
 from hearth import web_origin
 from hearth.api.meta import ServiceKey
-from hearth.proxy import auth, headers, multipart, paths
+from hearth.proxy import cors
+from hearth.proxy.body import multipart
 from hearth.proxy.config import GatewayConfig
-from hearth.proxy.hosts import Scope
-from hearth.proxy.listing import find
+from hearth.proxy.routing import api_paths, auth
+from hearth.proxy.routing.hosts import Scope
+from hearth.proxy.routing.model_ids import find
 from hearth.proxy.wire import endings, heads, rewriting
 from hearth.proxy.wire.framing import Sized
 from hearth.proxy.wire.gate import look
@@ -55,7 +57,7 @@ class Plan:
         self,
         raw: tuple[bytes, bytes],
         head: heads.RequestHead,
-        asked: paths.Inference,
+        asked: api_paths.Inference,
         scope: Scope,
         answers: "Answers",
         default_namespace: str,
@@ -209,7 +211,7 @@ class Plans:
         except heads.Malformed:
             return None
         config = self._config
-        asked = paths.INFERENCE.get(head.path)
+        asked = api_paths.INFERENCE.get(head.path)
         scope = self._scope(head.host)
         if (
             asked is None
@@ -232,7 +234,7 @@ class Plans:
         return plan
 
     def _answers_to(self, head: heads.RequestHead) -> Answers:
-        extra = cors(head, self._config)
+        extra = cors_lines(head, self._config)
         kind = (extra, not head.keep)
         found = self._answers.get(kind)
         if found is None:
@@ -248,15 +250,15 @@ class Plans:
 def _may_be_plain(data: bytes) -> bool:
     """By a look: what is none for sure need not be parsed here, and again on the long way."""
     path = data[5 : data.find(b" ", 5)].partition(b"?")[0]
-    return path.decode("latin-1") in paths.INFERENCE and b"multipart/" not in data
+    return path.decode("latin-1") in api_paths.INFERENCE and b"multipart/" not in data
 
 
-def cors(head: heads.RequestHead, config: GatewayConfig) -> bytes:
+def cors_lines(head: heads.RequestHead, config: GatewayConfig) -> bytes:
     """The field lines for browsers in every answer to a request."""
     if not config.cors_origins:
         return b""
     origin = head.field(b"origin").decode("latin-1") or None
-    return rewriting.lines(headers.cors(origin, config.cors_origins).items())
+    return rewriting.lines(cors.cors(origin, config.cors_origins).items())
 
 
 def cross_site(head: heads.RequestHead, config: GatewayConfig) -> bool:

@@ -10,8 +10,8 @@ import anyio.lowlevel
 
 from hearth import running_time, tcp_keepalive
 from hearth.api.meta import authority
+from hearth.proxy.background import Main
 from hearth.proxy.wire.link import Link
-from hearth.proxy.wire.nursery import Main
 from hearth.proxy.wire.sweep import NEVER, Sweep
 
 log = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 import asyncio
 from abc import abstractmethod
 
-from hearth.proxy.answers import Problem
-from hearth.proxy.bodies import Held
+from hearth.proxy.body.body_budget import Held
+from hearth.proxy.errors import Problem
 from hearth.proxy.wire.intake import Intake
 from hearth.proxy.wire.lingering import Lingering
 from hearth.proxy.wire.parts import Parts

@@ -4,8 +4,8 @@ import re
 from enum import Enum, auto
 from http import HTTPStatus
 
-from hearth.proxy import answers
-from hearth.proxy.answers import Dialect, ErrorBody, Problem
+from hearth.proxy import errors
+from hearth.proxy.errors import Dialect, ErrorBody, Problem
 from hearth.proxy.wire import framing, heads, rewriting
 from hearth.proxy.wire.completion import Completion
 from hearth.proxy.wire.framing import Body, Chunked, Sized, Unbounded
@@ -205,8 +205,8 @@ class Reply:
     def problem(self, problem: Problem, *, date: bytes) -> bytes:
         """End with an error of ours, in the form that is still possible.  Raises Unfinished."""
         if self.begun:
-            return self.error(answers.of(problem))
-        text = answers.body(answers.of(problem), self.dialect)
+            return self.error(errors.of(problem))
+        text = errors.body(errors.of(problem), self.dialect)
         fields = {"Content-Type": "application/json", **problem.headers()}
         return self.complete(problem.status, text, rewriting.lines(fields.items()), date=date)
 
@@ -224,7 +224,7 @@ class Reply:
 
     def refusal(self, error: ErrorBody, *, date: bytes) -> bytes:
         """An error that the backend named in place of a stream, before anything was sent."""
-        text = answers.body(error, self.dialect)
+        text = errors.body(error, self.dialect)
         return self.complete(502, text, b"Content-Type: application/json\r\n", date=date)
 
     def error(self, error: ErrorBody) -> bytes:
@@ -237,7 +237,7 @@ class Reply:
         body, closing, named = self.body, b"", False
         if error is not None and body is not None:
             closing, named = _closing(body.recent)
-        event = b"" if error is None else answers.event(error, self.dialect, named=named)
+        event = b"" if error is None else errors.event(error, self.dialect, named=named)
         if self._mode is _Mode.SPLICE and isinstance(body, Chunked):
             try:
                 return body.filling(event, closing=closing)

@@ -3,8 +3,8 @@
 import msgspec
 
 from hearth.api.meta import authority
-from hearth.proxy import openai
-from hearth.proxy.bodies import Held
+from hearth.proxy.body import body_fields
+from hearth.proxy.body.body_budget import Held
 from hearth.proxy.wire.heads import RequestHead
 from hearth.proxy.wire.link import Piece
 from hearth.proxy.wire.names import Unknown
@@ -44,7 +44,7 @@ class Sending:
         """What the backend may see of it."""
         self.name: str | None = None
         """What the backend calls the model; None: the body goes as it came."""
-        self.spans: tuple[openai.Span, ...] | None = None
+        self.spans: tuple[body_fields.Span, ...] | None = None
         """Where the model's name stands; found when needed, unless it was before."""
         self._line = b"%b %b HTTP/1.1\r\nHost: " % (method.encode(), target)
         self._fields = fields
@@ -58,7 +58,7 @@ class Sending:
 
     def find(self) -> None:
         """Look for the model's name now: in a worker thread, for a body that is big."""
-        self.spans = openai.model_spans(self._held.data, self._content_type)
+        self.spans = body_fields.model_spans(self._held.data, self._content_type)
 
     def request(self, backend: Backend, key: bytes = b"") -> tuple[bytes, tuple[Piece, ...]]:
         """Head and body for `backend`; `key`: a field line with what its engine asks for."""
@@ -69,7 +69,7 @@ class Sending:
             if self.spans is None:
                 self.find()
             value = self.name.encode() if self._form else msgspec.json.encode(self.name)
-            pieces = openai.spliced(data, self.spans or (), value)
+            pieces = body_fields.spliced(data, self.spans or (), value)
             size = sum(map(len, pieces))
         length = b"Content-Length: %d\r\n" % size if size or self._line.startswith(b"POST") else b""
         head = b"%b%b\r\n%b%b%b\r\n" % (
@@ -87,7 +87,7 @@ class Sending:
 
 
 def prepared(
-    head: RequestHead, target: openai.Target, held: Held, *, fields: bytes, authenticated: bool
+    head: RequestHead, target: body_fields.Target, held: Held, *, fields: bytes, authenticated: bool
 ) -> Sending:
     """As its backend may see it; `authenticated`: the gateway checked its key."""
     return Sending(

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.answers import ErrorBody, Problem
+from hearth.proxy.errors import ErrorBody, Problem
 
 log = logging.getLogger(__name__)
 

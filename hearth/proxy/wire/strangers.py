@@ -2,7 +2,7 @@
 
 from aiohttp import http_exceptions
 
-from hearth.proxy.answers import Code, Problem
+from hearth.proxy.errors import Code, Problem
 from hearth.proxy.wire import heads
 
 _TLS = "This port speaks plain HTTP, not TLS: use http:// instead of https://."

@@ -1,8 +1,8 @@
 """Whether a request needs no closer look, and how it begins then."""
 
 from hearth.demand import QueueFull
-from hearth.proxy import openai
-from hearth.proxy.answers import Code, Problem
+from hearth.proxy.body import body_fields
+from hearth.proxy.errors import Code, Problem
 from hearth.proxy.wire.names import Unknown
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.plans import Plan, length
@@ -28,7 +28,7 @@ def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | Visit | int:
     if len(data) != begin + size or size > parts.plans.body_bytes:
         return size if len(data) < begin + size <= begin + parts.plans.body_bytes else 0
     body = data[begin:]
-    asked = openai.plain(body)
+    asked = body_fields.plain(body)
     if asked is None:
         return 0
     model, stream = asked
@@ -44,7 +44,7 @@ def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | Visit | int:
     if backend.engine_key and not parts.engine_keys.fresh(route.key.namespace, backend):
         return 0
     name = parts.names.name(route.key, backend, model)
-    span = openai.only_model(body) if name is not None else None
+    span = body_fields.only_model(body) if name is not None else None
     if name is Unknown.UNKNOWN or (span is None) != (name is None):
         # The backend must be asked first, or the body looked through.
         return 0

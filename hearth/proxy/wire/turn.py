@@ -3,8 +3,9 @@
 import logging
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy import balance, faults
-from hearth.proxy.activation import shutting_down
+from hearth.proxy import error_messages
+from hearth.proxy.routing import load_balancer
+from hearth.proxy.routing.endpoint_queue import shutting_down
 from hearth.proxy.wire import endings, heads
 from hearth.proxy.wire.errand import Errand
 from hearth.proxy.wire.parts import Parts
@@ -194,8 +195,8 @@ class Turn(Errand):
             case State.BODY if self._heard_at() + self.idle_s > now:
                 self.limit = self._heard_at() + self.idle_s
             case _:
-                self._blame("silent", base_s=balance.HUNG_S)
-                raise faults.silent()
+                self._blame("silent", base_s=load_balancer.HUNG_S)
+                raise error_messages.silent()
 
     def _heard_at(self) -> float:
         return self._stamp if self.link is None else max(self._stamp, self.link.heard_at)
@@ -223,17 +224,17 @@ class Turn(Errand):
                 self.close()
                 self.visitor.tell(relay.error, relay.outcome)
             case Verdict.UNFIT:
-                self.fail(faults.no_events())
+                self.fail(error_messages.no_events())
             case Verdict.LOST:
                 self._broken_off()
             case Verdict.GOES_ON:
                 pass
 
     def _broken_off(self) -> None:
-        self._blame("lost", base_s=balance.LOST_S)
+        self._blame("lost", base_s=load_balancer.LOST_S)
         if self.place is not None:
             self.parts.endpoints.broke_off(self.key, self.place.backend)
-        self.fail(faults.lost())
+        self.fail(error_messages.lost())
 
     def _note_id(self, head: heads.AnswerHead) -> None:
         """The early 200 bears ours: the engine's own is for whoever reads both logs."""

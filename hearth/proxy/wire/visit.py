@@ -6,16 +6,18 @@ from typing import TypeVar, TypeVarTuple, Unpack
 
 import anyio.to_thread
 
-from hearth.proxy import auth, codings, faults, openai, paths
-from hearth.proxy.activation import shutting_down
-from hearth.proxy.answers import Problem
-from hearth.proxy.bodies import Held
-from hearth.proxy.hosts import OneService, Scope
+from hearth.proxy import error_messages
+from hearth.proxy.body import body_fields, content_codings
+from hearth.proxy.body.body_budget import Held
+from hearth.proxy.errors import Problem
 from hearth.proxy.observer import Outcome
+from hearth.proxy.routing import api_paths, auth
+from hearth.proxy.routing.endpoint_queue import shutting_down
+from hearth.proxy.routing.hosts import OneService, Scope
 from hearth.proxy.wire import heads, rewriting
 from hearth.proxy.wire.farewell import Farewell
 from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.plans import Plan, cors, cross_site
+from hearth.proxy.wire.plans import Plan, cors_lines, cross_site
 from hearth.proxy.wire.reply import Reply
 from hearth.proxy.wire.sending import prepared
 from hearth.proxy.wire.states import Client
@@ -27,7 +29,7 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
-_PASSIVE = paths.Inference()
+_PASSIVE = api_paths.Inference()
 _DECODED_AT_ONCE_BYTES = 64 * 1024
 """Compressed bodies above this are decoded in a worker thread, and so is what becomes larger than
 the next: either takes less than a millisecond."""
@@ -43,14 +45,14 @@ class Visit(Farewell):
     def __init__(
         self, parts: Parts, client: Client, head: heads.RequestHead, *, peer: bytes, scheme: bytes
     ) -> None:
-        extra = cors(head, parts.config)
+        extra = cors_lines(head, parts.config)
         reply = Reply(
             http11=head.http11,
             last=not head.keep,
             extra=extra,
             ids=parts.request_ids,
             request_id=head.request_id,
-            dialect=paths.dialect(head.path),
+            dialect=api_paths.dialect(head.path),
         )
         super().__init__(parts, client, reply)
         self._head = head
@@ -69,18 +71,18 @@ class Visit(Farewell):
     def open(self) -> bool:
         """Whether the body may come; if not, `knock` decides.  Raises Problem."""
         head, parts = self._head, self._parts
-        asked = paths.read(head.method, head.path)
-        if isinstance(asked, paths.Inference):
-            head.lead_to(paths.canonical(head.path))
+        asked = api_paths.read(head.method, head.path)
+        if isinstance(asked, api_paths.Inference):
+            head.lead_to(api_paths.canonical(head.path))
         self._scope = scope = parts.door.scope(head.host)
         if cross_site(head, parts.config):
-            raise faults.cross_site(head.field(b"origin").decode("latin-1"))
+            raise error_messages.cross_site(head.field(b"origin").decode("latin-1"))
         if parts.stopping:
             raise shutting_down(returns=parts.config.returns)
         if not parts.routes.complete:
-            raise faults.starting()
-        passive = not isinstance(asked, paths.Inference)
-        if isinstance(asked, paths.Inference):
+            raise error_messages.starting()
+        passive = not isinstance(asked, api_paths.Inference)
+        if isinstance(asked, api_paths.Inference):
             self._asked = asked
         self._sent_key = auth.offered(
             head.field(b"authorization"),
@@ -89,7 +91,7 @@ class Visit(Farewell):
         if not isinstance(scope, OneService):
             if passive:
                 host = parts.config.hosts.of_one_service(scope)
-                raise paths.names_no_model(head.method, head.path, host=host)
+                raise api_paths.names_no_model(head.method, head.path, host=host)
             return self._plain()
         route = parts.door.route(scope.key)
         self._key = scope.key
@@ -104,8 +106,8 @@ class Visit(Farewell):
 
     def _plain(self) -> bool:
         coding = self._coding
-        if coding and not codings.known(coding):
-            raise faults.unknown_coding(coding)
+        if coding and not content_codings.known(coding):
+            raise error_messages.unknown_coding(coding)
         return True
 
     # With the body
@@ -122,15 +124,15 @@ class Visit(Farewell):
 
     def _decode_at_once(self, held: Held) -> None:
         """A small body that stays small."""
-        decoding = codings.Decoding(self._coding, held.data)
+        decoding = content_codings.Decoding(self._coding, held.data)
         size = len(held.data)
         try:
             data = decoding.step(min(_BECOMES_AT_ONCE_BYTES, self._parts.config.body_limit_bytes))
             if decoding.done:
                 held.grow(size + len(data))
                 held.replace(data)
-        except codings.Undecodable as error:
-            self.fail(faults.undecodable(str(error)))
+        except content_codings.Undecodable as error:
+            self.fail(error_messages.undecodable(str(error)))
         except Problem as problem:
             self.fail(problem)
         except Exception:
@@ -149,20 +151,20 @@ class Visit(Farewell):
         limit_bytes = self._parts.config.body_limit_bytes
         try:
             async with self._parts.decoders:
-                decoding = codings.Decoding(self._coding, held.data)
+                decoding = content_codings.Decoding(self._coding, held.data)
                 size, data = len(held.data), bytearray()
                 while not (self._over or decoding.done):
                     data += await _beside(decoding.step, _STEP_BYTES)
                     if self._over:
                         return
                     if len(data) > limit_bytes:
-                        raise faults.too_large(limit_bytes)
+                        raise error_messages.too_large(limit_bytes)
                     held.grow(size + len(data))
             if self._over:
                 return
             held.replace(data)
-        except codings.Undecodable as error:
-            self.fail(faults.undecodable(str(error)))
+        except content_codings.Undecodable as error:
+            self.fail(error_messages.undecodable(str(error)))
         except Problem as problem:
             self.fail(problem)
         except Exception:
@@ -172,14 +174,14 @@ class Visit(Farewell):
 
     def _begin(self, held: Held) -> None:
         try:
-            if self._passive and self._enter(openai.Target()):
-                self._go(openai.Target())
+            if self._passive and self._enter(body_fields.Target()):
+                self._go(body_fields.Target())
             elif self._passive:
-                self._parts.spawn(lambda: self._knock_and_go(openai.Target(), None))
-            elif len(held.data) > openai.OFF_LOOP_BYTES:
+                self._parts.spawn(lambda: self._knock_and_go(body_fields.Target(), None))
+            elif len(held.data) > body_fields.OFF_LOOP_BYTES:
                 self._parts.spawn(self._read_and_go)
             else:
-                target = openai.read(held.data, self._content_type)
+                target = body_fields.read(held.data, self._content_type)
                 if self._enter(target):
                     self._go(target)
                 else:
@@ -202,7 +204,7 @@ class Visit(Farewell):
             await self._knock_and_go(target, spans)
 
     async def _knock_and_go(
-        self, target: openai.Target, spans: tuple[openai.Span, ...] | None
+        self, target: body_fields.Target, spans: tuple[body_fields.Span, ...] | None
     ) -> None:
         try:
             if self._over:
@@ -218,7 +220,7 @@ class Visit(Farewell):
         except Exception:
             self._failed()
 
-    def _enter(self, target: openai.Target) -> bool:
+    def _enter(self, target: body_fields.Target) -> bool:
         """Whether the sender may use the service it names, by what is known."""
         assert self._scope is not None
         door = self._parts.door
@@ -237,10 +239,12 @@ class Visit(Farewell):
         assert self._key is not None
         route = self._parts.door.route(self._key)
         if self._opened is not None and route.uid != self._opened.uid:
-            raise faults.deleted()
+            raise error_messages.deleted()
         return route
 
-    def _go(self, target: openai.Target, spans: tuple[openai.Span, ...] | None = None) -> None:
+    def _go(
+        self, target: body_fields.Target, spans: tuple[body_fields.Span, ...] | None = None
+    ) -> None:
         assert self._key is not None
         if self._parts.stopping:
             raise shutting_down(returns=self._parts.config.returns)
@@ -263,7 +267,7 @@ class Visit(Farewell):
         self._held.data = body
         authenticated = route.authentication is not None or route.engine_keyed
         fields = plan.fields(self._peer, authenticated=authenticated, stream=stream)
-        target = openai.Target(model=model, stream=stream)
+        target = body_fields.Target(model=model, stream=stream)
         return self._make_turn(target, route, None, fields)
 
     def run(self) -> None:
@@ -273,9 +277,9 @@ class Visit(Farewell):
 
     def _make_turn(
         self,
-        target: openai.Target,
+        target: body_fields.Target,
         route: Route,
-        spans: tuple[openai.Span, ...] | None,
+        spans: tuple[body_fields.Span, ...] | None,
         fields: bytes | None = None,
     ) -> Turn:
         """`fields`: what the backend is told, where that is known."""
@@ -366,11 +370,11 @@ async def _beside(work: Callable[[Unpack[_Ts]], _T], *arguments: *_Ts) -> _T:
     except RuntimeError as error:
         if "new thread" in str(error):
             log.error("no thread can be started", extra={"error": str(error)})
-            raise faults.no_thread_left() from error
+            raise error_messages.no_thread_left() from error
         raise
 
 
 def _read_big(
-    data: openai.Buffer, content_type: str
-) -> tuple[openai.Target, tuple[openai.Span, ...]]:
-    return openai.read(data, content_type), openai.model_spans(data, content_type)
+    data: body_fields.Buffer, content_type: str
+) -> tuple[body_fields.Target, tuple[body_fields.Span, ...]]:
+    return body_fields.read(data, content_type), body_fields.model_spans(data, content_type)

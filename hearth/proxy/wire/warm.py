@@ -11,9 +11,9 @@ from typing import Protocol
 import msgspec
 
 from hearth.demand import DemandClaim
-from hearth.proxy import openai
-from hearth.proxy.activation import Place
+from hearth.proxy.body import body_fields
 from hearth.proxy.observer import Outcome
+from hearth.proxy.routing.endpoint_queue import Place
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.plans import Answer, Plan
@@ -78,7 +78,7 @@ class Warm:
         model: str,
         stream: bool,
         name: str | None,
-        span: openai.Span | None,
+        span: body_fields.Span | None,
     ) -> None:
         self._parts = parts
         self._client = client

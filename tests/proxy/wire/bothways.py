@@ -16,7 +16,7 @@ import anyio.lowlevel
 from hearth.demand import DemandTable
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
-from hearth.proxy.hosts import HostTable
+from hearth.proxy.routing.hosts import HostTable
 from hearth.proxy.wire.front import Front
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.names import Model

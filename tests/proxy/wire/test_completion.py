@@ -2,7 +2,7 @@
 
 import pytest
 
-from hearth.proxy.answers import Dialect
+from hearth.proxy.errors import Dialect
 from hearth.proxy.wire.completion import Completion
 from hearth.proxy.wire.framing import LAST_CHUNK, Chunked, chunk
 

@@ -3,10 +3,10 @@
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.answers import Code, Problem
 from hearth.proxy.config import GatewayConfig
-from hearth.proxy.hosts import Everything, HostTable, Namespace, OneService
-from hearth.proxy.keys import Keys
+from hearth.proxy.errors import Code, Problem
+from hearth.proxy.routing.api_keys import Keys
+from hearth.proxy.routing.hosts import Everything, HostTable, Namespace, OneService
 from hearth.proxy.wire import door
 from hearth.proxy.wire.door import Door
 from hearth.routes import KeyRef, Route, RouteTable

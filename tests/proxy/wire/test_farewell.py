@@ -2,7 +2,7 @@
 
 import anyio
 
-from hearth.proxy import faults
+from hearth.proxy import error_messages
 from tests.proxy.stage import STREAM, stage
 
 
@@ -14,7 +14,7 @@ async def test_an_end_after_the_end_changes_nothing():
             (visit,) = s.gateway._parts.running
             visit.cut()
             await raw.until(b"shutting_down")
-            visit.fail(faults.lost())
+            visit.fail(error_messages.lost())
             visit.gone()
         await anyio.wait_all_tasks_blocked()
         assert s.record.outcomes == ["shutting_down"]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from hearth.proxy.answers import Code, Problem
-from hearth.proxy.bodies import MIN_RATE, Budget
+from hearth.proxy.body.body_budget import MIN_RATE, Budget
+from hearth.proxy.errors import Code, Problem
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.intake import Intake
 

@@ -6,8 +6,8 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy.config import GatewayConfig
-from hearth.proxy.hosts import HostTable, Scope
 from hearth.proxy.observer import Outcome
+from hearth.proxy.routing.hosts import HostTable, Scope
 from hearth.proxy.wire.plans import Answers, Known, Plans, length
 
 CONFIG = GatewayConfig(hosts=HostTable(ingress_domains=("llm.test",)), default_namespace="ai")

@@ -13,10 +13,10 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from hearth.proxy.background import Nursery
 from hearth.proxy.wire import pool as pools
 from hearth.proxy.wire.heads import AnswerHead
 from hearth.proxy.wire.link import Link
-from hearth.proxy.wire.nursery import Nursery
 from hearth.proxy.wire.pool import Pool
 from hearth.proxy.wire.sweep import Sweep
 from tests import hanging

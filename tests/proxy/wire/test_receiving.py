@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hearth.proxy.bodies import Budget
+from hearth.proxy.body.body_budget import Budget
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.intake import Intake

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hearth.proxy.answers import Code
+from hearth.proxy.errors import Code
 from hearth.proxy.observer import Outcome
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.relay import Relay, Verdict

@@ -5,8 +5,8 @@ import re
 
 import pytest
 
-from hearth.proxy import answers
-from hearth.proxy.answers import Code, Dialect, Problem
+from hearth.proxy import errors
+from hearth.proxy.errors import Code, Dialect, Problem
 from hearth.proxy.wire import framing, heads
 from hearth.proxy.wire.reply import HEARTBEAT, Reply, Unfinished
 from hearth.proxy.wire.request_ids import RequestIds
@@ -95,7 +95,7 @@ def test_a_problem_in_the_middle_of_anything_else_breaks_it_off(lines):
     r.follow(answer(*lines))
     r.head(answer(*lines))
     with pytest.raises(Unfinished):
-        r.error(answers.of(LATE))
+        r.error(errors.of(LATE))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_half_sent_event_is_closed_first(sent, closing):
     body = r.follow(head)
     r.head(head)
     body.walk(sent)
-    assert r.error(answers.of(LATE)).startswith(closing + b"data: {")
+    assert r.error(errors.of(LATE)).startswith(closing + b"data: {")
 
 
 SENT = {
@@ -195,9 +195,9 @@ def test_field_case_148_only_pending_data_are_closed_by_a_blank_line(sent, left)
     r.head(head)
     data = b"%x\r\n%b" % (len(sent) + left, sent) + (b"" if left else b"\r\n")
     assert body.walk(data) == data
-    found = r.error(answers.of(LATE))
+    found = r.error(errors.of(LATE))
     whole = framing.Chunked(decode=True).walk(data + found)
-    error = answers.event(answers.of(LATE), named=named)
+    error = errors.event(errors.of(LATE), named=named)
     assert whole.startswith(sent + closing)
     assert re.sub(rb"(?m)^: *\n", b"", whole[len(sent + closing) :]) == error
 

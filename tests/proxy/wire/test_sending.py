@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hearth.proxy.bodies import Budget, Held
+from hearth.proxy.body.body_budget import Budget, Held
 from hearth.proxy.wire.names import Unknown
 from hearth.proxy.wire.sending import Sending
 from hearth.routes import Backend

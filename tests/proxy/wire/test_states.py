@@ -3,7 +3,7 @@
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.answers import Code, Problem
+from hearth.proxy.errors import Code, Problem
 from hearth.proxy.wire.states import State, guarded
 
 

@@ -11,6 +11,7 @@ import pytest
 
 from hearth.routes import KeyRef
 from tests.proxy import backend
+from tests.proxy.body.test_content_codings import zstd
 from tests.proxy.stage import (
     BODY,
     CHAT,
@@ -24,7 +25,6 @@ from tests.proxy.stage import (
     pod,
     stage,
 )
-from tests.proxy.test_codings import zstd
 
 GET = b"GET /v1/models HTTP/1.1\r\n"
 POST = b"POST /v1/chat/completions HTTP/1.1\r\nHost: chat.ai.svc\r\n"

@@ -1,0 +1,184 @@
+"""The aiohttp application: model lists, browsers' questions, and all that is not `POST /v1/`."""
+
+import logging
+from collections.abc import Callable
+
+import anyio
+import msgspec
+from aiohttp import web
+
+from hearth.api.meta import ServiceKey
+from hearth.proxy import cors, error_messages, errors
+from hearth.proxy.errors import Code, Dialect, Problem
+from hearth.proxy.observer import Outcome
+from hearth.proxy.routing import api_paths, auth, model_ids
+from hearth.proxy.routing.api_keys import Keys
+from hearth.proxy.routing.endpoint_queue import shutting_down
+from hearth.proxy.routing.hosts import OneService, Scope
+from hearth.proxy.wire import guest, heads, request_ids
+from hearth.proxy.wire.door import no_model
+from hearth.proxy.wire.names import Unknown
+from hearth.proxy.wire.parts import Parts
+from hearth.proxy.wire.plans import cross_site
+from hearth.routes import Route
+
+log = logging.getLogger(__name__)
+
+_ENGINES = 64
+"""Engines asked for one list; the others when the next one is wanted."""
+_ENGINES_S = 1.0
+"""How long a list waits for what they tell."""
+
+
+class Server:
+    """Every request that the application gets."""
+
+    def __init__(self, parts: Parts, *, keys: Keys, serves: Callable[[], bool]) -> None:
+        """`serves`: whether a load balancer should send requests here."""
+        self._parts = parts
+        self._keys = keys
+        self._serves = serves
+
+    async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Answer one request; nothing it did wrong leaves this method."""
+        parts = self._parts
+        began_at = parts.sweep.time()
+        outcome: str = Outcome.OK
+        key: ServiceKey | None = None
+        dialect = _dialect(request)
+        named = request.headers.get("X-Request-Id", "").encode("utf-8", "surrogateescape")
+        try:
+            head = guest.head(request)
+            if head.websocket:
+                raise error_messages.websocket()
+            if head.path in api_paths.HEALTH and head.method in ("GET", "HEAD"):
+                return self._health()
+            if request.method == "OPTIONS":
+                response = self._options(head)
+            else:
+                asked = api_paths.read(head.method, head.path)
+                if not isinstance(asked, api_paths.Models):
+                    return await guest.serve(parts, request, head)
+                key, body = await self._models(head, asked.id)
+                response = web.Response(body=body, content_type="application/json")
+        except heads.Malformed as error:
+            response = _refusal(heads.problem(error), dialect)
+            response.force_close()
+            outcome = error.code
+        except Problem as problem:
+            response = _refusal(problem, dialect)
+            outcome = problem.code
+        except Exception:
+            log.exception("request failed")
+            response = _refusal(error_messages.mistake(), dialect)
+            outcome = Code.INTERNAL_ERROR
+        request_id = request_ids.sane(named) or parts.request_ids.make()
+        response.headers["X-Request-Id"] = request_id.decode("ascii")
+        response.headers["Server"] = "hearth"
+        response.headers.update(self._cors(request))
+        if parts.stopping or outcome == Code.WEBSOCKET_UNSUPPORTED:
+            # What a client that wanted a websocket sends next is no HTTP.
+            response.force_close()
+        if response.status >= 400:
+            parts.observer.rejected(key, reason=outcome)
+        parts.observer.finished(
+            key,
+            outcome=outcome,
+            status=response.status,
+            seconds=parts.sweep.time() - began_at,
+        )
+        return response
+
+    def _health(self) -> web.Response:
+        """No request of anybody's: it is in no metric."""
+        fields = {"Server": "hearth", "Cache-Control": "no-store"}
+        if self._serves():
+            return web.Response(text="ok\n", headers=fields)
+        return web.Response(status=503, text="not serving\n", headers=fields)
+
+    def _options(self, head: heads.RequestHead) -> web.Response:
+        origins = self._parts.config.cors_origins
+        if not origins:
+            raise Problem(
+                Code.METHOD_NOT_ALLOWED,
+                "Browsers may not call this gateway from other sites: no CORS origin is allowed.",
+                allow="GET, POST",
+            )
+        fields = cors.preflight(
+            head.field(b"origin").decode("latin-1") or None,
+            origins,
+            wanted=head.field(b"access-control-request-headers").decode("latin-1") or None,
+        )
+        return web.Response(status=204, headers=fields)
+
+    def _cors(self, request: web.BaseRequest) -> dict[str, str]:
+        return cors.cors(request.headers.get("Origin"), self._parts.config.cors_origins)
+
+    async def _models(
+        self, head: heads.RequestHead, name: str | None
+    ) -> tuple[ServiceKey | None, bytes]:
+        """The service that was asked about, where it is one, and the answer."""
+        scope = self._parts.door.scope(head.host)
+        if cross_site(head, self._parts.config):
+            raise error_messages.cross_site(head.field(b"origin").decode("latin-1"))
+        if self._parts.stopping:
+            raise shutting_down(returns=self._parts.config.returns)
+        if not self._parts.routes.complete:
+            raise error_messages.starting()
+        offered = auth.offered(head.field(b"authorization"), head.field(b"x-api-key"))
+        if isinstance(scope, OneService):
+            await self._parts.door.knock(self._parts.door.route(scope.key), offered)
+        if name is None:
+            key = scope.key if isinstance(scope, OneService) else None
+            return key, await self._list(scope, offered)
+        default = self._parts.config.default_namespace
+        found = model_ids.find(name, scope, default_namespace=default)
+        route = self._parts.routes.find(found) if found else None
+        if route is None or not await auth.listed(route, offered, self._keys):
+            raise no_model(name)
+        (known,) = await self._max_model_lens([route])
+        return route.key, msgspec.json.encode(model_ids.entry(route, name, max_model_len=known))
+
+    async def _list(self, scope: Scope, offered: str | None) -> bytes:
+        default = self._parts.config.default_namespace
+        routes = model_ids.within(scope, self._parts.routes.routes())
+        shown = [r for r in routes if await auth.listed(r, offered, self._keys)]
+        ids = [model_ids.id_of(r.key, scope, default_namespace=default) for r in shown]
+        known = await self._max_model_lens(shown)
+        return model_ids.encode(
+            [
+                model_ids.entry(route, model, max_model_len=length)
+                for route, model, length in zip(shown, ids, known, strict=True)
+            ]
+        )
+
+    async def _max_model_lens(self, routes: list[Route]) -> list[int | None]:
+        """What the engines of these services told; those that run and were not asked yet are
+        asked, all at once, for a moment."""
+        names, endpoints = self._parts.names, self._parts.endpoints
+        running = [endpoints.usable(route.key) for route in routes]
+        unknown = [b for pods in running for b in pods if names.max_model_len(b) is Unknown.UNKNOWN]
+        with anyio.move_on_after(_ENGINES_S):
+            async with anyio.create_task_group() as tasks:
+                for backend in unknown[:_ENGINES]:
+                    tasks.start_soon(names.learn, backend)
+        told = [[names.max_model_len(b) for b in pods] for pods in running]
+        return [min((n for n in one if isinstance(n, int)), default=None) for one in told]
+
+
+def _dialect(request: web.BaseRequest) -> Dialect:
+    """Whose SDK asks: Anthropic's lists models at OpenAI's path, and says its version."""
+    return (
+        Dialect.MESSAGES
+        if "anthropic-version" in request.headers
+        else api_paths.dialect(request.path)
+    )
+
+
+def _refusal(problem: Problem, dialect: Dialect) -> web.Response:
+    return web.Response(
+        status=problem.status,
+        body=errors.body(errors.of(problem), dialect),
+        content_type="application/json",
+        headers=problem.headers(),
+    )

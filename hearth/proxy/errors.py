@@ -1,0 +1,298 @@
+"""Every error of ours as clients see it: code, status, type, words, and how it is written.
+
+One table for both columns of the design: the same Problem is a status with a JSON body before our
+first byte, and one event of an open stream after it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from enum import Enum, StrEnum, auto
+
+import msgspec
+
+from hearth.proxy.body import content_codings
+
+MIN_RETRY_AFTER_S = 1
+MAX_RETRY_AFTER_S = 59
+"""Two widespread SDKs take only less than a minute, and guess where they are told more."""
+
+
+class Dialect(Enum):
+    """The API whose form an error has, and whose words end a stream."""
+
+    COMPLETIONS = auto()
+    """OpenAI's, on all routes but these:"""
+    RESPONSES = auto()
+    MESSAGES = auto()
+    """Anthropic's."""
+
+
+class Code(StrEnum):
+    """`error.code`: what went wrong, for programs."""
+
+    MODEL_NOT_FOUND = "model_not_found"
+    UNKNOWN_URL = "unknown_url"
+    METHOD_NOT_ALLOWED = "method_not_allowed"
+    WEBSOCKET_UNSUPPORTED = "websocket_unsupported"
+    INVALID_API_KEY = "invalid_api_key"
+    AUTHENTICATION_UNAVAILABLE = "authentication_unavailable"
+    CROSS_SITE = "cross_site"
+    INVALID_REQUEST = "invalid_request"
+    UNSUPPORTED_ENCODING = "unsupported_encoding"
+    REQUEST_TOO_LARGE = "request_too_large"
+    HEADERS_TOO_LARGE = "headers_too_large"
+    REQUEST_TIMEOUT = "request_timeout"
+    QUEUE_FULL = "queue_full"
+    OVERLOADED = "overloaded"
+    SERVICE_DEGRADED = "service_degraded"
+    COLD_START = "cold_start"
+    ACTIVATION_TIMEOUT = "activation_timeout"
+    ACTIVATION_FAILED = "activation_failed"
+    UPSTREAM_TIMEOUT = "upstream_timeout"
+    UPSTREAM_ERROR = "upstream_error"
+    STARTING = "starting"
+    SHUTTING_DOWN = "shutting_down"
+    INTERNAL_ERROR = "internal_error"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The fixed part of an answer; the message says the rest."""
+
+    status: int
+    type: str
+    retry_after_s: int | None = None
+    """Default of Retry-After; None: the header is sent only where a Problem names a time."""
+    retry: bool = True
+    """Whether to come again may help, where SDKs would: they repeat 408, 409, 429 and all 5xx."""
+
+
+_REQUEST = "invalid_request_error"
+_SERVER = "server_error"
+_TYPES = frozenset((_REQUEST, _SERVER, "authentication_error", "rate_limit_error"))
+"""Ours, in OpenAI's words."""
+_CODES = frozenset(Code)
+
+ANSWERS: Mapping[Code, Answer] = {
+    Code.MODEL_NOT_FOUND: Answer(404, _REQUEST),
+    Code.UNKNOWN_URL: Answer(404, _REQUEST),
+    Code.METHOD_NOT_ALLOWED: Answer(405, _REQUEST),
+    Code.WEBSOCKET_UNSUPPORTED: Answer(400, _REQUEST),
+    Code.INVALID_API_KEY: Answer(401, "authentication_error"),
+    Code.AUTHENTICATION_UNAVAILABLE: Answer(503, _SERVER),
+    Code.CROSS_SITE: Answer(403, _REQUEST),
+    Code.INVALID_REQUEST: Answer(400, _REQUEST),
+    Code.UNSUPPORTED_ENCODING: Answer(415, _REQUEST),
+    Code.REQUEST_TOO_LARGE: Answer(413, _REQUEST),
+    Code.HEADERS_TOO_LARGE: Answer(431, _REQUEST),
+    Code.REQUEST_TIMEOUT: Answer(408, _REQUEST),
+    Code.QUEUE_FULL: Answer(429, "rate_limit_error", 5),
+    Code.OVERLOADED: Answer(503, _SERVER, 5),
+    Code.SERVICE_DEGRADED: Answer(503, _SERVER, retry=False),
+    Code.COLD_START: Answer(503, _SERVER, MAX_RETRY_AFTER_S),
+    Code.ACTIVATION_TIMEOUT: Answer(503, _SERVER, 10),
+    Code.ACTIVATION_FAILED: Answer(503, _SERVER, 30),
+    Code.UPSTREAM_TIMEOUT: Answer(504, _SERVER, retry=False),
+    Code.UPSTREAM_ERROR: Answer(502, _SERVER),
+    Code.STARTING: Answer(503, _SERVER, 2),
+    Code.SHUTTING_DOWN: Answer(503, _SERVER, 2),
+    Code.INTERNAL_ERROR: Answer(500, _SERVER),
+}
+
+
+class Problem(Exception):
+    """One request cannot be served; the message tells a person what to do."""
+
+    def __init__(
+        self,
+        code: Code,
+        message: str,
+        *,
+        param: str | None = None,
+        retry_after_s: float | None = None,
+        allow: str | None = None,
+        retry: bool = True,
+    ) -> None:
+        """`retry`: to come again may help, where its code does not say otherwise."""
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.param = param
+        self.allow = allow
+        """Methods for the Allow header of a 405."""
+        wanted = ANSWERS[code].retry_after_s if retry_after_s is None else retry_after_s
+        self.retry = retry and ANSWERS[code].retry
+        self.retry_after_s = None if wanted is None or not self.retry else _clamp(wanted)
+
+    @property
+    def status(self) -> int:
+        return ANSWERS[self.code].status
+
+    @property
+    def type(self) -> str:
+        return ANSWERS[self.code].type
+
+    def headers(self) -> dict[str, str]:
+        """What the answer says beside its body."""
+        headers = {}
+        if self.retry_after_s is not None:
+            headers["Retry-After"] = str(self.retry_after_s)
+        if not self.retry:
+            # OpenAI's and Anthropic's SDKs ask no more; they would, of a 5xx.
+            headers["x-should-retry"] = "false"
+        if self.status == 401:
+            headers["WWW-Authenticate"] = 'Bearer realm="hearth"'
+        if self.status == 415:
+            headers["Accept-Encoding"] = ", ".join(content_codings.NAMES)
+        if self.allow is not None:
+            headers["Allow"] = self.allow
+        return headers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErrorBody:
+    """The four fields that every OpenAI SDK reads, and the status that a client was not told."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str
+    status: int | None = None
+    """Of an engine's error response that came after the early 200."""
+
+
+def of(problem: Problem) -> ErrorBody:
+    """A Problem's envelope."""
+    return ErrorBody(
+        message=problem.message, type=problem.type, param=problem.param, code=problem.code
+    )
+
+
+def body(error: ErrorBody, dialect: Dialect = Dialect.COMPLETIONS) -> bytes:
+    """The envelope as JSON."""
+    return msgspec.json.encode(_envelope(error, dialect))
+
+
+def event(
+    error: ErrorBody, dialect: Dialect = Dialect.COMPLETIONS, *, named: bool = False
+) -> bytes:
+    """The envelope as one whole server-sent event.
+
+    Anthropic's SDKs see an error only under its event name; OpenAI's want none for completions.
+    `named`: another name is pending, which must not become that of this event.
+    """
+    name = b"event: error\n" if named or dialect is not Dialect.COMPLETIONS else b""
+    envelope = _envelope(error, dialect)
+    if dialect is Dialect.RESPONSES:
+        # An event of that API has its fields at the top; what reads `error` finds it as well.
+        at_top = {"code": error.code, "message": error.message, "param": error.param}
+        envelope = {"type": "error", **at_top, "sequence_number": 0, **envelope}
+    return name + b"data: " + msgspec.json.encode(envelope) + b"\n\n"
+
+
+def _envelope(error: ErrorBody, dialect: Dialect) -> dict[str, object]:
+    fields: dict[str, object] = {
+        "message": error.message,
+        "type": error.type,
+        "param": error.param,
+        "code": error.code,
+    }
+    if error.status is not None:
+        fields["status"] = error.status
+    if dialect is not Dialect.MESSAGES:
+        return {"error": fields}
+    fields["type"] = _anthropic_type(error)
+    return {"type": "error", "error": fields}
+
+
+_ANTHROPIC_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    408: "timeout_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+_OVERLOADED = frozenset(
+    (
+        Code.OVERLOADED,
+        Code.COLD_START,
+        Code.ACTIVATION_TIMEOUT,
+        Code.STARTING,
+        Code.SHUTTING_DOWN,
+    )
+)
+"""503s that pass by themselves."""
+
+
+def _anthropic_type(error: ErrorBody) -> str:
+    if error.type not in _TYPES:
+        # The engine's own.
+        return error.type
+    if error.code in _OVERLOADED:
+        return "overloaded_error"
+    status = error.status
+    if status is None:
+        status = ANSWERS[Code(error.code)].status if error.code in _CODES else 500
+    return _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
+
+
+def relayed(status: int, text: bytes) -> ErrorBody:
+    """A backend's error answer, whatever its format, as an error object of ours."""
+    found = _Upstream()
+    try:
+        found = msgspec.json.decode(text, type=_Upstream)
+    except (msgspec.DecodeError, RecursionError):
+        found.message = text.decode("utf-8", "replace").strip()
+    # A bare object, as older engines send it, has the fields of an envelope beside its message.
+    bare = {"code": found.code, "type": found.type, "param": found.param}
+    inner = found.error if isinstance(found.error, dict) else bare
+    message = inner.get("message") or found.message or found.detail
+    if not message and isinstance(found.error, str):
+        message = found.error
+    if not isinstance(message, str):
+        message = msgspec.json.encode(message).decode() if message else ""
+    return ErrorBody(
+        message=message[:2000] or f"the model server answered {status} without a message",
+        type=_text(inner.get("type")) or (_REQUEST if status < 500 else _SERVER),
+        param=_text(inner.get("param")),
+        code=_text(inner.get("code")) or Code.UPSTREAM_ERROR,
+        status=status,
+    )
+
+
+def refused(text: bytes) -> ErrorBody | None:
+    """What an engine says with status 200 in place of a stream, if that is an error object."""
+    try:
+        found = msgspec.json.decode(text, type=_Upstream)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if not found.error and found.kind != "error":
+        return None
+    return replace(relayed(ANSWERS[Code.UPSTREAM_ERROR].status, text), status=None)
+
+
+def _text(value: object) -> str | None:
+    """A field as clients expect it; engines write numbers as well."""
+    if isinstance(value, str):
+        return value or None
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+class _Upstream(msgspec.Struct):
+    """What engines put into an error: OpenAI's envelope, a bare object, FastAPI's `detail`."""
+
+    error: object = None
+    message: object = None
+    detail: object = None
+    code: object = None
+    type: object = None
+    param: object = None
+    kind: object = msgspec.field(default=None, name="object")
+
+
+def _clamp(seconds: float) -> int:
+    return max(MIN_RETRY_AFTER_S, min(MAX_RETRY_AFTER_S, int(-(-seconds // 1))))

@@ -1,0 +1,158 @@
+"""What a request asks for, by method and path alone."""
+
+import re
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from hearth.proxy.errors import Code, Dialect, Problem
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inference:
+    """A POST that a model answers: the only requests that are demand."""
+
+    streams: bool = False
+    """Whether `stream: true` means server-sent events here."""
+    dialect: Dialect = Dialect.COMPLETIONS
+
+    @property
+    def anthropic(self) -> bool:
+        """Whether the key may come as `x-api-key`."""
+        return self.dialect is Dialect.MESSAGES
+
+
+@dataclass(frozen=True, slots=True)
+class Models:
+    """The gateway's own list; `id` for one entry of it."""
+
+    id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Passive:
+    """Anything else below /v1/ of one service: relayed to an endpoint that runs, wakes nothing."""
+
+
+Asked = Inference | Models | Passive
+
+_CHAT = Inference(streams=True)
+_PLAIN = Inference()
+
+INFERENCE = {
+    "/v1/chat/completions": _CHAT,
+    "/v1/completions": _CHAT,
+    "/v1/responses": Inference(streams=True, dialect=Dialect.RESPONSES),
+    "/v1/messages": Inference(streams=True, dialect=Dialect.MESSAGES),
+    "/v1/messages/count_tokens": Inference(dialect=Dialect.MESSAGES),
+    **dict.fromkeys(
+        (
+            "/v1/embeddings",
+            "/v1/rerank",
+            "/v1/score",
+            "/v1/classify",
+            "/v1/pooling",
+            "/v1/moderations",
+            "/v1/audio/transcriptions",
+            "/v1/audio/translations",
+            "/v1/audio/speech",
+            "/v1/images/generations",
+            "/v1/images/edits",
+            "/v1/images/variations",
+            # What engines serve beside OpenAI's API, with the model in the body: vLLM's list.
+            "/v1/chat/completions/batch",
+            "/v1/chat/completions/render",
+            "/v1/completions/render",
+            "/v1/decisions",
+            "/v2/embed",
+            "/v2/rerank",
+            "/rerank",
+            "/score",
+            "/classify",
+            "/pooling",
+            "/tokenize",
+            "/detokenize",
+            "/generative_scoring",
+            "/invocations",
+        ),
+        _PLAIN,
+    ),
+}
+"""POST routes that start a model."""
+
+HEALTH = ("/", "/healthz")
+"""Where load balancers look by themselves (GKE, AWS and Azure at the first), whatever the Host."""
+
+_MODELS = "/v1/models"
+# No empty, dot or percent-encoded segments: what a backend might normalise could leave /v1/.
+_PASSIVE = re.compile(r"/v1(?!/v1/)(/(?!\.{1,2}(/|$))[A-Za-z0-9._~:@+-]+)+")
+_REPEATED = re.compile(r"^(/v1)+(?=/v1/)")
+_PASSIVE_METHODS = ("GET", "POST", "DELETE")
+
+
+def canonical(path: str) -> str:
+    """The path of the list that `path` can only mean: slashes too many, or `/v1` twice.
+
+    It is what goes upstream.  Anything else is left as it is, and nothing is decoded.
+    """
+    if path in INFERENCE or not ("//" in path or path.endswith("/") or path.startswith("/v1/v1/")):
+        return path
+    meant = _REPEATED.sub("", re.sub("//+", "/", path).removesuffix("/"))
+    return meant if meant in INFERENCE or meant == _MODELS else path
+
+
+def read(method: str, path: str) -> Asked:
+    """What is asked for (`path` as it came, without query).  Raises Problem."""
+    path = canonical(path)
+    if path == _MODELS or path.startswith(f"{_MODELS}/"):
+        if method not in ("GET", "HEAD"):
+            raise _method(method, path, allow="GET, HEAD")
+        name = unquote(path[len(_MODELS) + 1 :])
+        return Models(name or None)
+    inference = INFERENCE.get(path)
+    if inference is not None:
+        if method != "POST":
+            raise _method(method, path, allow="POST")
+        return inference
+    if _PASSIVE.fullmatch(path):
+        if method not in _PASSIVE_METHODS:
+            raise _method(method, path, allow=", ".join(_PASSIVE_METHODS))
+        return Passive()
+    raise unknown(method, path)
+
+
+def dialect(path: str) -> Dialect:
+    """The form of errors there, whether anything is served or not."""
+    path = canonical(path)
+    asked = INFERENCE.get(path)
+    if asked is not None:
+        return asked.dialect
+    below = path == "/v1/messages" or path.startswith("/v1/messages/")
+    return Dialect.MESSAGES if below else Dialect.COMPLETIONS
+
+
+def unknown(method: str, path: str) -> Problem:
+    """The 404 of a path that leads nowhere, with the path that was likely meant."""
+    shown = path if len(path) <= 200 else f"{path[:200]}..."
+    bare = "/" + re.sub(r"^(v1/+)+", "", path.strip("/"))
+    meant = bare if bare in INFERENCE else "/v1" + bare
+    hint = "Requests go below /v1/, for example POST /v1/chat/completions."
+    if meant in INFERENCE or meant == _MODELS:
+        base = " The base URL of a client ends with /v1." if meant.startswith("/v1/") else ""
+        hint = f"Did you mean {meant}?{base}"
+    return Problem(Code.UNKNOWN_URL, f"Nothing is served at {method} {shown}. {hint}")
+
+
+def names_no_model(method: str, path: str, *, host: str) -> Problem:
+    """The 404 of what only the host of one service can lead to: `host` says which."""
+    shown = path if len(path) <= 200 else f"{path[:200]}..."
+    return Problem(
+        Code.UNKNOWN_URL,
+        f"{method} {shown} names no model, and this host is shared by several. Ask it under the"
+        f" host of one model: {host}.",
+    )
+
+
+def _method(method: str, path: str, *, allow: str) -> Problem:
+    return Problem(
+        Code.METHOD_NOT_ALLOWED, f"{path} does not take {method}; use {allow}.", allow=allow
+    )

@@ -1,0 +1,308 @@
+"""Give requests their endpoints in the order they came; hold those for which there is none yet."""
+
+import bisect
+import itertools
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandTable
+from hearth.proxy import error_messages
+from hearth.proxy.errors import Code, Problem
+from hearth.proxy.routing import admission, retry_after
+from hearth.proxy.routing.load_balancer import Balance
+from hearth.proxy.routing.retry_after import Estimate
+from hearth.proxy.routing.usable_endpoints import Availability, Endpoints
+from hearth.routes import Backend, Route, RouteTable
+
+LATE_S = 5.0
+"""How much later than it was told to a client may come, at least."""
+
+
+class Place:
+    """One request's place on one endpoint; `release` gives it back exactly once."""
+
+    __slots__ = ("_activation", "backend", "key")
+
+    def __init__(self, activation: "Activation", key: ServiceKey, backend: Backend) -> None:
+        self._activation: Activation | None = activation
+        self.key = key
+        self.backend = backend
+
+    def release(self) -> None:
+        """Give the place to who waits longest.  Idempotent."""
+        activation, self._activation = self._activation, None
+        if activation is not None:
+            activation._released(self.key, self.backend)
+
+
+class Waiter(Protocol):
+    """A request in line.  One of its methods is called, once, unless it leaves before."""
+
+    ticket: int
+
+    def granted(self, place: Place) -> None:
+        """Its turn has come."""
+        ...
+
+    def refused(self, problem: Problem) -> None:
+        """Waiting has no use any more."""
+        ...
+
+
+class Activation:
+    """Who waits for which service.  Woken by the tables; nobody polls.
+
+    A place is given in the tick in which it becomes free, so no newcomer overtakes.
+    """
+
+    def __init__(
+        self,
+        *,
+        routes: RouteTable,
+        demand: DemandTable,
+        endpoints: Endpoints,
+        balance: Balance,
+        ready_grace_s: float,
+        brief_errors: bool,
+        clock: Callable[[], float],
+        on_change: Callable[[ServiceKey], None],
+        returns: bool = True,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        """`on_change(key)` is called when somebody begins to wait, and with each new lease.
+        `returns`: see GatewayConfig."""
+        self._routes = routes
+        self._demand = demand
+        self._endpoints = endpoints
+        self._balance = balance
+        self._ready_grace_s = ready_grace_s
+        self._margin_s = max(ready_grace_s, LATE_S)
+        self._brief_errors = brief_errors
+        self._clock = clock
+        self._wall = wall
+        self._on_change = on_change
+        self._returns = returns
+        self._estimate = Estimate()
+        self._lines: dict[ServiceKey, list[Waiter]] = {}
+        self._pumping: set[ServiceKey] = set()
+        self._in_flight: dict[ServiceKey, int] = {}
+        self._uids = {r.key: {b.uid for b in r.backends} for r in routes.routes()}
+        self._tickets = itertools.count()
+        self._stopping = False
+        endpoints.listen(self._changed)
+
+    def ticket(self) -> int:
+        """A request's number in the order of arrival; it keeps it when it must wait again."""
+        return next(self._tickets)
+
+    def waiting(self, key: ServiceKey) -> int:
+        """Requests held now."""
+        return len(self._lines.get(key, ()))
+
+    def in_flight(self, key: ServiceKey) -> int:
+        """Requests forwarded and not finished."""
+        return self._in_flight.get(key, 0)
+
+    def wanted(self, key: ServiceKey) -> bool:
+        """Whether somebody waits, or an activation lease runs."""
+        return bool(self._lines.get(key)) or self._demand.leased(key)
+
+    def cold(self, route: Route) -> None:
+        """A request met no endpoint: an activation that began may finish, client or none."""
+        limit_s = route.activation_timeout_s
+        self._demand.renew_lease(route.key, seconds=limit_s)
+        if route.failure is None:  # else the kubelet's attempts began without it
+            pods = bool(route.backends) or (route.scale is not None and route.scale.pods > 0)
+            self._estimate.cold(route.key, now=self._clock(), limit_s=limit_s, pods=pods)
+        self._on_change(route.key)
+
+    def sent_away(self, key: ServiceKey, *, retry_after_s: float) -> None:
+        """A client was told when to come again: until then, and a moment longer, the service stays
+        wanted, ready or not."""
+        self._demand.promise(key, seconds=retry_after_s + self._margin_s)
+
+    def decide(self, route: Route) -> admission.Decision:
+        """What becomes of a request that has no place."""
+        return admission.decide(
+            route,
+            availability=self._endpoints.availability(route.key),
+            retry_after_s=self.retry_after_s(route.key),
+            brief=self._brief_errors,
+            probe=self._routes.settled_probe(route.key),
+        )
+
+    def retry_after_s(self, key: ServiceKey) -> int:
+        """When a client that is sent away should come back: an estimate, 1 to 59."""
+        route = self._routes.find(key)
+        if route is None or route.failure is None:
+            return self._estimate.retry_after_s(key, now=self._clock())
+        at = route.failure.attempt_at
+        in_s = None if at is None else at - self._wall()
+        return self._estimate.after_failure_s(key, attempt_in_s=in_s)
+
+    def take(self, key: ServiceKey) -> Place | None:
+        """A place at once; None where there is none, or others wait already."""
+        backend = self.free(key)
+        return None if backend is None else self.occupy(key, backend)
+
+    def free(self, key: ServiceKey) -> Backend | None:
+        """Where `take` would give a place; nothing is taken, so no turn is lost."""
+        return None if self._lines.get(key) else self._pick(key)
+
+    def occupy(self, key: ServiceKey, backend: Backend) -> Place:
+        """The place that `free` has just named."""
+        self._balance.take(backend.uid)
+        self._in_flight[key] = self._in_flight.get(key, 0) + 1
+        return Place(self, key, backend)
+
+    def join(self, key: ServiceKey, waiter: Waiter) -> Place | None:
+        """A place at once; else `waiter` stands in line, by its ticket, until it leaves.
+
+        Raises Problem, as `refused` is told it later, where waiting has no use:
+        activation_failed, service_degraded, model_not_found, shutting_down.
+        """
+        place = self.take(key)
+        if place is not None:
+            return place
+        problem = self._over(key)
+        if problem is not None:
+            raise problem
+        bisect.insort(self._lines.setdefault(key, []), waiter, key=_ticket)
+        self._on_change(key)
+        return None
+
+    def leave(self, key: ServiceKey, waiter: Waiter) -> None:
+        """It waits no longer.  Idempotent."""
+        line = self._lines.get(key, [])
+        at = bisect.bisect_left(line, waiter.ticket, key=_ticket)
+        if at < len(line) and line[at] is waiter:
+            del line[at]
+        if not line:
+            self._lines.pop(key, None)
+
+    def late(self, key: ServiceKey) -> Problem:
+        """What a request hears that has waited too long: activation_timeout, or overloaded where
+        there are endpoints, but busy ones."""
+        route = self._routes.find(key)
+        if route is None:
+            return error_messages.deleted()
+        availability = self._endpoints.availability(key)
+        if availability is Availability.USABLE:
+            return Problem(
+                Code.OVERLOADED,
+                f"Every replica of {key} was busy for as long as a request may wait; try again.",
+            )
+        return Problem(
+            Code.ACTIVATION_TIMEOUT,
+            admission.too_late(
+                route,
+                availability,
+                probe=self._routes.probe(key),
+                lasts_s=max(self._demand.lease_s(key), retry_after.OVERDUE_S + self._margin_s),
+                brief=self._brief_errors,
+            ),
+            retry_after_s=retry_after.OVERDUE_S,
+        )
+
+    def stop(self) -> None:
+        """Hold nobody any more."""
+        self._stopping = True
+        for key in tuple(self._lines):
+            self._pump(key)
+
+    def _over(self, key: ServiceKey) -> Problem | None:
+        if self._stopping:
+            return shutting_down(returns=self._returns)
+        route = self._routes.find(key)
+        if route is None:
+            return error_messages.deleted()
+        match self.decide(route):
+            case admission.Reject(problem) | admission.Refuse(problem):
+                return problem
+            case _:
+                return None
+
+    def _pick(self, key: ServiceKey) -> Backend | None:
+        route = self._routes.find(key)
+        if route is None:
+            return None
+        return self._balance.pick(
+            self._endpoints.usable(key), limit=route.max_in_flight, now=self._clock()
+        )
+
+    def _pump(self, key: ServiceKey) -> None:
+        """Give free places to who waits, in order; end the waiting that has no use."""
+        if key in self._pumping:
+            # Whoever is called below may free a place: the loop that called it goes on.
+            return
+        self._pumping.add(key)
+        try:
+            while line := self._lines.get(key):
+                problem = self._over(key)
+                backend = None if problem else self._pick(key)
+                if problem is None and backend is None:
+                    return
+                waiter = line.pop(0)
+                if not line:
+                    del self._lines[key]
+                if backend is not None:
+                    waiter.granted(self.occupy(key, backend))
+                elif problem is not None:
+                    waiter.refused(problem)
+        finally:
+            self._pumping.discard(key)
+
+    def _released(self, key: ServiceKey, backend: Backend) -> None:
+        self._balance.give_back(backend.uid)
+        if backend.uid not in self._uids.get(key, ()):
+            self._balance.forget((backend.uid,))
+        self._in_flight[key] -= 1
+        if not self._in_flight[key]:
+            del self._in_flight[key]
+        self._pump(key)
+
+    def _changed(self, key: ServiceKey) -> None:
+        route = self._routes.find(key)
+        uids = {b.uid for b in route.backends} if route else set()
+        self._balance.forget(self._uids.get(key, set()) - uids)
+        self._uids[key] = uids
+        if route is None:
+            del self._uids[key]
+        if self._endpoints.usable(key):
+            self._estimate.ready(key, now=self._clock())
+            self._demand.end_lease(key, grace_s=self._ready_grace_s)
+        elif route is None:
+            self._estimate.drop(key)
+        elif admission.ended(route, retry_after_s=0, brief=True) is not None:
+            self._estimate.forget(key)
+        self._pump(key)
+        if route is not None and self._needs_start(route):
+            self.cold(route)
+        else:
+            self._on_change(key)
+
+    def _needs_start(self, route: Route) -> bool:
+        """Whether who waited for a check, or for its turn, now waits for a start that nobody has
+        asked for.  What is no demand asks for none."""
+        key = route.key
+        return (
+            bool(self._lines.get(key))
+            and self._demand.pending(key) > 0
+            and not self._demand.leased(key)
+            and isinstance(self.decide(route), admission.Hold)
+        )
+
+
+def shutting_down(*, returns: bool) -> Problem:
+    """What a request hears while the gateway drains.  `returns`: see GatewayConfig."""
+    if returns:
+        message = "The gateway is restarting; send the request again in a moment."
+    else:
+        message = "The gateway is stopping; send the request again once it is up again."
+    return Problem(Code.SHUTTING_DOWN, message)
+
+
+def _ticket(waiter: Waiter) -> int:
+    return waiter.ticket

@@ -1,0 +1,141 @@
+"""Endpoints less those that refuse connections."""
+
+from hearth.api.meta import ServiceKey
+from hearth.proxy.routing.usable_endpoints import Availability, Endpoints
+from hearth.routes import Backend, HttpReadiness, ProbeResult, Route, RouteTable, TcpReadiness
+
+KEY = ServiceKey("ai", "chat")
+NO = ProbeResult(request="TCP connection to port 1", answer="connection refused")
+HEALTH = HttpReadiness(path="/health", port=1)
+
+
+def backend(uid: str, *, ready: bool, readiness=HEALTH) -> Backend:
+    return Backend(uid=uid, pod=uid, host="127.0.0.1", port=1, ready=ready, readiness=readiness)
+
+
+def tables(*backends: Backend) -> tuple[RouteTable, Endpoints, list[ServiceKey]]:
+    routes = RouteTable()
+    endpoints = Endpoints(routes)
+    told: list[ServiceKey] = []
+    endpoints.listen(told.append)
+    routes.put(Route(key=KEY, uid="u", created=1, phase="x", backends=backends))
+    return routes, endpoints, told
+
+
+def uids(backends) -> list[str]:
+    return [b.uid for b in backends]
+
+
+def test_what_the_kubelet_calls_ready_is_usable():
+    _, endpoints, told = tables(backend("a", ready=True), backend("b", ready=False))
+    assert uids(endpoints.usable(KEY)) == ["a"]
+    assert list(endpoints.unsure(KEY)) == ["b"]
+    assert told == [KEY]
+
+
+def test_what_answers_us_is_usable():
+    _, endpoints, told = tables(backend("a", ready=False))
+    endpoints.answered(KEY, "a")
+    assert uids(endpoints.usable(KEY)) == ["a"]
+    assert endpoints.unsure(KEY) == {}
+    assert len(told) == 2
+
+
+def test_what_we_found_ready_and_refuses_is_asked_again():
+    _, endpoints, _ = tables(pod := backend("a", ready=False))
+    endpoints.answered(KEY, "a")
+    endpoints.refused(KEY, pod)
+    assert endpoints.usable(KEY) == ()
+    # First for a connection where requests go, then for its readiness.
+    assert endpoints.unsure(KEY) == {"a": (pod, TcpReadiness(port=1))}
+    endpoints.answered(KEY, "a")
+    assert endpoints.usable(KEY) == ()
+    assert endpoints.unsure(KEY) == {"a": (pod, HEALTH)}
+    endpoints.answered(KEY, "a")
+    assert uids(endpoints.usable(KEY)) == ["a"]
+
+
+def test_what_the_kubelet_calls_ready_and_refuses_is_not_usable_until_it_accepts():
+    _, endpoints, told = tables(pod := backend("a", ready=True, readiness=None))
+    endpoints.refused(KEY, pod)
+    assert endpoints.usable(KEY) == ()
+    assert endpoints.unsure(KEY) == {"a": (pod, TcpReadiness(port=1))}
+    endpoints.answered(KEY, "a")
+    assert uids(endpoints.usable(KEY)) == ["a"]
+    assert len(told) == 3
+
+
+def test_a_pod_that_goes_takes_its_refusal_along():
+    routes, endpoints, _ = tables(pod := backend("a", ready=True))
+    endpoints.refused(KEY, pod)
+    routes.put(Route(key=KEY, uid="u", created=1, phase="x"))
+    routes.put(Route(key=KEY, uid="u", created=1, phase="x", backends=(pod,)))
+    assert uids(endpoints.usable(KEY)) == ["a"]
+
+
+def test_a_pod_the_kubelet_takes_back_is_not_asked():
+    routes, endpoints, _ = tables(pod := backend("a", ready=True))
+    endpoints.refused(KEY, pod)
+    routes.put(Route(key=KEY, uid="u", created=1, phase="x", backends=(backend("a", ready=False),)))
+    assert endpoints.unsure(KEY) == {}
+
+
+def test_others_of_the_service_go_on():
+    _, endpoints, _ = tables(pod := backend("a", ready=True), backend("b", ready=True))
+    endpoints.refused(KEY, pod)
+    assert uids(endpoints.usable(KEY)) == ["b"]
+
+
+def test_nobody_is_told_after_close():
+    routes, endpoints, told = tables(backend("a", ready=True))
+    endpoints.close()
+    routes.drop(KEY)
+    assert told == [KEY]
+
+
+def test_what_broke_an_answer_off_is_asked_before_it_gets_another_request():
+    pod = backend("a", ready=True)
+    _, endpoints, told = tables(pod)
+    endpoints.broke_off(KEY, pod)
+    assert endpoints.usable(KEY) == () and told == [KEY, KEY]
+    assert endpoints.unsure(KEY)["a"] == (pod, TcpReadiness(port=1))
+    endpoints.answered(KEY, "a")
+    assert uids(endpoints.usable(KEY)) == ["a"]
+
+
+def test_field_case_c1_what_there_is_for_the_next_request():
+    a, b = backend("a", ready=True), backend("b", ready=True)
+    routes, endpoints, told = tables(a, b)
+    assert endpoints.availability(KEY) is Availability.USABLE
+    endpoints.broke_off(KEY, a)
+    assert endpoints.availability(KEY) is Availability.USABLE
+    endpoints.refused(KEY, b)
+    assert endpoints.availability(KEY) is Availability.CHECKED
+    endpoints.broke_off(KEY, b)
+    before = len(told)
+    endpoints.unanswered(KEY, "b", NO, now=0)
+    assert len(told) == before
+    endpoints.unanswered(KEY, "a", NO, now=0)
+    assert len(told) > before
+    assert endpoints.availability(KEY) is Availability.REFUSING
+    endpoints.answered(KEY, "b")
+    assert endpoints.availability(KEY) is Availability.USABLE
+    routes.put(Route(key=KEY, uid="u", created=1, phase="x", backends=(backend("b", ready=False),)))
+    assert endpoints.availability(KEY) is Availability.UNREADY
+    routes.put(Route(key=KEY, uid="u", created=1, phase="x", backends=(backend("c", ready=False),)))
+    assert endpoints.availability(KEY) is Availability.ABSENT
+    routes.drop(KEY)
+    assert endpoints.availability(KEY) is Availability.ABSENT
+
+
+def test_field_case_c1_a_pod_that_only_we_found_ready_is_checked_like_any_other():
+    _, endpoints, _ = tables(pod := backend("a", ready=False))
+    endpoints.answered(KEY, "a")
+    endpoints.broke_off(KEY, pod)
+    assert endpoints.availability(KEY) is Availability.CHECKED
+    assert endpoints.unsure(KEY) == {"a": (pod, TcpReadiness(port=1))}
+    endpoints.answered(KEY, "a")
+    assert uids(endpoints.usable(KEY)) == ["a"]
+    endpoints.broke_off(KEY, pod)
+    endpoints.unanswered(KEY, "a", NO, now=0)
+    assert endpoints.availability(KEY) is Availability.REFUSING
