@@ -1,22 +1,19 @@
 """One external-push trigger as KEDA asks it: over gRPC, at the address it names."""
 
-from asyncio import BaseTransport
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 from google.protobuf.message import DecodeError
-from grpclib.client import Channel, Handler, UnaryStreamMethod
+from grpclib.client import Channel, UnaryStreamMethod
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
-from grpclib.protocol import H2Protocol
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, SourceError
 from hearth.cluster.local.keda.scale_spec import ScaleTrigger
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
-from hearth.streams import ManyStreams
 
 CALL_TIMEOUT_S = 3.0
 """The metrics adapter's own limit."""
@@ -33,7 +30,7 @@ class Channels:
         channel = self._channels.get(trigger.address)
         if channel is None:
             host, _, port = trigger.address.rpartition(":")
-            channel = _Channel(host.strip("[]"), int(port))
+            channel = Channel(host.strip("[]"), int(port))
             self._channels[trigger.address] = channel
         return ExternalPush(channel, key, trigger)
 
@@ -42,19 +39,6 @@ class Channels:
         for channel in self._channels.values():
             channel.close()
         self._channels.clear()
-
-
-class _Channel(Channel):
-    """grpclib's, for as many streams as there are triggers."""
-
-    def _protocol_factory(self) -> H2Protocol:
-        return _Connection(Handler(), self._config, self._h2_config)
-
-
-class _Connection(H2Protocol):
-    def connection_made(self, transport: BaseTransport) -> None:
-        super().connection_made(transport)
-        ManyStreams.take_over(self.connection._connection)
 
 
 class ExternalPush:
