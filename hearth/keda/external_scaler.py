@@ -15,13 +15,13 @@ from hearth import trigger
 from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
-from hearth.keda import messages, push_streams, unary
+from hearth.keda import grpc_fast_path, push_streams
 from hearth.keda.demand_view import DemandUnknown, DemandView, ServiceGone
 from hearth.keda.tls import sni_port
 from hearth.routes import RouteTable
 
 _PUSH = pb.IsActiveResponse(result=True)
-_FRAMED_PUSH = messages.framed(_PUSH.SerializeToString())
+_FRAMED_PUSH = grpc_fast_path.framed(_PUSH.SerializeToString())
 MAX_NAME = 253
 """Longest name Kubernetes gives to anything."""
 
@@ -64,16 +64,16 @@ class ExternalScaler(externalscaler_grpc.ExternalScalerBase):
         self._ending = anyio.Event()
         self._ended = anyio.Event()
 
-    def answers(self) -> Mapping[str, unary.Answer]:
+    def answers(self) -> Mapping[str, grpc_fast_path.Answer]:
         """The methods of one message, by path, for whoever has the message at once."""
-        found: dict[str, unary.Answer] = {}
+        found: dict[str, grpc_fast_path.Answer] = {}
         for path, handler in self.__mapping__().items():
             if handler.cardinality is Cardinality.UNARY_UNARY:
                 method = path.rpartition("/")[2]
                 found[path] = self._answer(method, handler.request_type)
         return found
 
-    def _answer(self, method: str, request_type: Any) -> unary.Answer:
+    def _answer(self, method: str, request_type: Any) -> grpc_fast_path.Answer:
         reply = self._replies[method]
 
         def answer(message: bytes, peer: Peer) -> bytes:
@@ -97,7 +97,7 @@ class ExternalScaler(externalscaler_grpc.ExternalScalerBase):
             await stream.send_message(_PUSH)
 
         def send_now() -> bool:
-            return messages.write_now(stream, _FRAMED_PUSH)
+            return grpc_fast_path.write_now(stream, _FRAMED_PUSH)
 
         with self._counted("StreamIsActive"), self._streaming():
             key, wanted = self._read(stream.peer, await _request(stream))

@@ -15,16 +15,14 @@ from h2.settings import SettingCodes
 from hearth import bind_errors, listening, tcp_keepalive
 from hearth.api.meta import ServiceKey, authority
 from hearth.demand import DemandTable
-from hearth.keda import blocks
+from hearth.keda import grpc_fast_path
 from hearth.keda.demand_view import DemandView, ScalerGate
 from hearth.keda.external_scaler import ExternalScaler
-from hearth.keda.gathered import Gathered
+from hearth.keda.grpc_fast_path import Answer, Gathered, ManyStreams, UnaryProcessor
 from hearth.keda.push_streams import PushStreams, ScalerObserver, Sleep, Unobserved
 from hearth.keda.tls import sni_port
 from hearth.keda.tls.certificate_store import CertificateStore
-from hearth.keda.unary import Answer, UnaryProcessor
 from hearth.routes import RouteTable
-from hearth.streams import ManyStreams
 
 logger = logging.getLogger(__name__)
 
@@ -169,7 +167,7 @@ class _Connection(H2Protocol):
         self.identity = sni_port.identity(transport)
         h2 = self.connection._connection
         ManyStreams.take_over(h2)
-        blocks.take_over(h2)
+        grpc_fast_path.remember_headers(h2)
         h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS})
         # In force at once: a client need not have seen any limit before it opens its streams.
         h2.local_settings.acknowledge()

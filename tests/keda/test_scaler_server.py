@@ -15,8 +15,8 @@ from grpclib.exceptions import GRPCError, StreamTerminatedError
 from hearth import tcp_keepalive
 from hearth.api.meta import ServiceKey
 from hearth.externalscaler import externalscaler_pb2 as pb
+from hearth.keda.grpc_fast_path import MAX_REQUEST_BYTES
 from hearth.keda.scaler_server import CannotListen, ScalerServer
-from hearth.keda.unary import MAX_REQUEST_BYTES
 from tests import hanging
 from tests.keda.conftest import KEY, reference
 
