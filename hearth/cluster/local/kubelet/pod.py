@@ -55,8 +55,6 @@ class Pod:
         metadata = manifest["metadata"]
         if "deletionTimestamp" in metadata:
             self._delete(float(metadata.get("deletionGracePeriodSeconds") or 0))
-        elif (gates := self._gates()) != self._facts.gates:
-            self._set_facts(replace(self._facts, gates=gates))
 
     def vanish(self) -> None:
         """The cluster has it no more: nothing is left to be said, only to be ended."""
@@ -175,7 +173,6 @@ class Pod:
                 ip=context.ip,
                 start_time=timestamp(),
                 restarts=restarts,
-                gates=self._gates(),
             )
         )
 
@@ -265,12 +262,6 @@ class Pod:
         with suppress(NotFound, Conflict):  # it is gone, which the watch will say
             await self._machine.cluster.patch_status(said, manager=MANAGER)
         self._written = status
-
-    def _gates(self) -> tuple[tuple[str, bool], ...]:
-        conditions = (self._manifest.get("status") or {}).get("conditions") or ()
-        met = {one["type"] for one in conditions if one.get("status") == "True"}
-        gates = self._manifest["spec"].get("readinessGates") or ()
-        return tuple((gate["conditionType"], gate["conditionType"] in met) for gate in gates)
 
     def _set_facts(self, facts: pod_status.PodFacts) -> None:
         self._facts = facts

@@ -69,8 +69,6 @@ class PodFacts:
     restarts: str = "Always"
     """The restart policy."""
     terminating: bool = False
-    gates: tuple[tuple[str, bool], ...] = ()
-    """Readiness gates and whether each is open."""
 
 
 def phase(facts: PodFacts) -> str:
@@ -137,20 +135,13 @@ def _conditions(facts: PodFacts, said: str) -> list[Manifest]:
     elif unready:
         why, what = "ContainersNotReady", f"containers with unready status: [{' '.join(unready)}]"
     incomplete = [one.name for one in facts.init if not one.succeeded]
-    closed = [name for name, is_open in facts.gates if not is_open]
     return [
         _condition(
             "Initialized",
             "ContainersNotInitialized" if incomplete else "",
             f"containers with incomplete status: [{' '.join(incomplete)}]" if incomplete else "",
         ),
-        _condition("Ready", why, what)
-        if why or not closed
-        else _condition(
-            "Ready",
-            "ReadinessGatesNotReady",
-            f"the condition of pod readiness gate {closed[0]!r} does not exist or is not True",
-        ),
+        _condition("Ready", why, what),
         _condition("ContainersReady", why, what),
         _condition("PodScheduled", "", ""),
     ]

@@ -5,7 +5,6 @@ from tests.cluster.local.kubelet.running import (
     ended,
     machine,
     runs,
-    serving,
     state,
     waits,
 )
@@ -120,22 +119,6 @@ async def test_a_pod_waits_for_an_address_that_is_free(tmp_path):
         assert "127.79.0.0/30 is in use" in condition(waiting, "PodScheduled")["message"]
         await here.cluster.delete(pods[0])
         await here.until("three", runs)
-
-
-async def test_a_readiness_gate_is_somebody_elses_word(tmp_path):
-    async with machine(tmp_path) as here:
-        gate = {"conditionType": "example.org/open"}
-        await here.create("gated", "/bin/sleep", "99", readinessGates=[gate])
-        pod = await here.until("gated", lambda pod: serving(pod).get("ready"))
-        assert condition(pod, "Ready")["reason"] == "ReadinessGatesNotReady"
-        opened = {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {key: pod["metadata"][key] for key in ("name", "namespace", "uid")},
-            "status": {"conditions": [{"type": "example.org/open", "status": "True"}]},
-        }
-        await here.cluster.patch_status(opened, manager="gatekeeper")
-        await here.until("gated", running.ready)
 
 
 async def test_a_pod_that_makes_no_sense_harms_no_other(tmp_path):

@@ -131,13 +131,7 @@ READY, NOT = ("True", None), "False"
             (NOT, "ContainersNotReady"),
             (NOT, "ContainersNotReady"),
         ),
-        (
-            {"containers": (RUNS,), "gates": (("x/g", False),)},
-            READY,
-            (NOT, "ReadinessGatesNotReady"),
-            READY,
-        ),
-        ({"containers": (RUNS,), "gates": (("x/g", True),)}, READY, READY, READY),
+        ({"containers": (RUNS,)}, READY, READY, READY),
         (
             {"containers": (DONE,), "restarts": "Never"},
             READY,
