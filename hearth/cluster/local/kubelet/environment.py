@@ -1,7 +1,7 @@
 """Resolve a container's environment as Kubernetes defines it.
 
 A pod's process gets, in this order, each overriding the ones before: what `INHERITED` and the
-setting `inherit_env` name in Hearth's own environment, what names its devices, `envFrom`, `env`.
+setting `inherit_env` name in Hearth's own environment, what names its devices, `env`.
 Nothing else of Hearth's environment reaches a pod, so no key or token of Hearth's does.
 """
 
@@ -22,7 +22,6 @@ INHERITED = (
 """What a program needs to run on this machine at all, to find libraries and the network."""
 
 _REFERENCE = re.compile(r"\$(?:(\$)|\(([^)]*)\)|(.))", re.DOTALL)
-_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*")
 _SUBSCRIPT = re.compile(r"metadata\.(labels|annotations)\['([^']+)'\]")
 _CONFIG_ERROR = "CreateContainerConfigError"
 
@@ -72,10 +71,6 @@ def expand(text: str, variables: Mapping[str, str]) -> str:
 
 def references(container: Manifest) -> Iterator[tuple[str, str]]:
     """(`Secret` or `ConfigMap`, name) of each object that the environment is read from."""
-    for entry in container.get("envFrom") or ():
-        for field, kind in (("secretRef", "Secret"), ("configMapRef", "ConfigMap")):
-            if field in entry:
-                yield kind, entry[field].get("name", "")
     for variable in container.get("env") or ():
         origin = variable.get("valueFrom") or {}
         for field, kind in (("secretKeyRef", "Secret"), ("configMapKeyRef", "ConfigMap")):
@@ -84,15 +79,11 @@ def references(container: Manifest) -> Iterator[tuple[str, str]]:
 
 
 def resolve(container: Manifest, sources: Sources) -> dict[str, str]:
-    """`envFrom`, then `env`, each value seeing those before it.  Raises CannotStart."""
+    """`env`, each value seeing those before it.  Raises CannotStart."""
     resolved: dict[str, str] = {}
-    for entry in container.get("envFrom") or ():
-        for name, value in _all_of(entry, sources):
-            if _NAME.fullmatch(name):
-                resolved[name] = value
     for variable in container.get("env") or ():
         if variable.get("valueFrom"):
-            value_from = _one_of(variable["valueFrom"], container, sources)
+            value_from = _value_from(variable["valueFrom"], container, sources)
             if value_from is not None:
                 resolved[variable["name"]] = value_from
         else:
@@ -115,22 +106,7 @@ def _object(kind: str, name: str, sources: Sources) -> dict[str, bytes] | None:
     return None if found is None else content(kind, found)
 
 
-def _all_of(entry: Manifest, sources: Sources) -> Iterator[tuple[str, str]]:
-    kind, reference = (
-        ("Secret", entry["secretRef"])
-        if "secretRef" in entry
-        else ("ConfigMap", entry.get("configMapRef") or {})
-    )
-    found = _object(kind, reference.get("name", ""), sources)
-    if found is None:
-        if reference.get("optional"):
-            return
-        raise CannotStart(_CONFIG_ERROR, f'{kind.lower()} "{reference.get("name")}" not found')
-    for key, value in found.items():
-        yield entry.get("prefix", "") + key, value.decode(errors="replace")
-
-
-def _one_of(origin: Manifest, container: Manifest, sources: Sources) -> str | None:
+def _value_from(origin: Manifest, container: Manifest, sources: Sources) -> str | None:
     """None where an optional reference leads nowhere."""
     if "fieldRef" in origin:
         return field_of(origin["fieldRef"].get("fieldPath", ""), sources)

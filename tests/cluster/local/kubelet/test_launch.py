@@ -81,7 +81,14 @@ async def test_a_port_that_another_program_has(tmp_path, everywhere):
     ("container", "hint"),
     [
         ({"readinessProbe": {"httpGet": {"port": "http"}}}, "readinessProbe: the container has no"),
-        ({"envFrom": [{"configMapRef": {"name": "gone"}}]}, 'configmap "gone" not found'),
+        (
+            {
+                "env": [
+                    {"name": "A", "valueFrom": {"configMapKeyRef": {"name": "gone", "key": "k"}}}
+                ]
+            },
+            'configmap "gone" not found',
+        ),
         ({"volumeMounts": [{"name": "w", "mountPath": "/w"}]}, "--claims ai/weights=FOLDER"),
     ],
 )
