@@ -43,8 +43,7 @@ def fill(kind: Kind, manifest: Manifest) -> None:
         _set(spec, replicas=1, revisionHistoryLimit=10, progressDeadlineSeconds=600)
         strategy = spec.setdefault("strategy", {})
         _set(strategy, type="RollingUpdate")
-        if strategy["type"] == "RollingUpdate":
-            _set(strategy.setdefault("rollingUpdate", {}), maxUnavailable="25%", maxSurge="25%")
+        _set(strategy.setdefault("rollingUpdate", {}), maxUnavailable="25%", maxSurge="25%")
         _fill_pod(spec.get("template", {}).get("spec", {}))
         _set(manifest, status={})
     elif kind == kinds.JOB:

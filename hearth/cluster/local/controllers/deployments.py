@@ -21,8 +21,8 @@ _REPLACE_FAILED_S = 10.0
 def decide(deployment: Manifest, pods: list[Manifest], *, now: datetime.datetime) -> Decision:
     """The next step towards the spec, as the Deployment controller of Kubernetes would take it.
 
-    `pods` are those that the Deployment owns.  Pods that are being deleted count no more, so
-    their replacements start at once (with strategy Recreate: when they are gone).
+    `pods` are those that the Deployment owns.  The strategy is RollingUpdate.  Pods that are being
+    deleted count no more, so their replacements start at once.
     """
     spec = deployment["spec"]
     wanted: int = spec["replicas"]
@@ -38,15 +38,9 @@ def decide(deployment: Manifest, pods: list[Manifest], *, now: datetime.datetime
     surge, unavailable = bounds(spec["strategy"], wanted)
     waits = {pod["metadata"]["uid"]: _available_in_s(pod, spec, now) for pod in living}
     available = [pod for pod in living if waits[pod["metadata"]["uid"]] == 0]
-    if spec["strategy"]["type"] == "Recreate":
-        doomed = old
-        blocked = old or any(owned_pods.leaving(pod) and _hash(pod) != current for pod in pods)
-        room = 0 if blocked else wanted
-    else:
-        least = max(0, wanted - unavailable)
-        doomed = _superseded(new, old, available, least=least) if wanted else old
-        room = wanted + surge - len(old)
-    count = max(0, min(wanted, room) - len(new))
+    least = max(0, wanted - unavailable)
+    doomed = _superseded(new, old, available, least=least) if wanted else old
+    count = max(0, min(wanted, wanted + surge - len(old)) - len(new))
     rest_s = 0.0
     if failed and count:
         age_s = now.timestamp() - owned_pods.created(failed[-1])
@@ -60,7 +54,7 @@ def decide(deployment: Manifest, pods: list[Manifest], *, now: datetime.datetime
             updated=len(new),
             ready=sum(map(owned_pods.ready, living)),
             available=len(available),
-            least=max(0, wanted - unavailable),
+            least=least,
         ),
         template=current,
         now=now,

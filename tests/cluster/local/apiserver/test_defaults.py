@@ -61,12 +61,10 @@ def test_when_images_are_pulled(image, policy):
     assert pod["spec"]["containers"][0]["imagePullPolicy"] == policy
 
 
-def test_volumes_and_recreate():
+def test_volumes():
     volumes = [{"name": "h", "hostPath": {"path": "/x"}}, {"name": "s", "secret": {}}]
-    strategy = {"type": "Recreate"}
-    deployment = {"spec": {"strategy": strategy, "template": {"spec": {"volumes": volumes}}}}
+    deployment = {"spec": {"template": {"spec": {"volumes": volumes}}}}
     defaults.fill(kinds.DEPLOYMENT, deployment)
-    assert strategy == {"type": "Recreate"}
     assert volumes[0]["hostPath"] == {"path": "/x", "type": ""}
     assert volumes[1]["secret"] == {"defaultMode": 0o644}
 

@@ -60,20 +60,6 @@ def test_rolling(wanted, pods, created, deleted):
 
 
 @pytest.mark.parametrize(
-    "pods, created, deleted",
-    [
-        ([old("a", **READY)], 0, ["a"]),
-        ([old("a", leaving=True)], 0, []),
-        ([new("a", leaving=True)], 1, []),
-        ([], 1, []),
-    ],
-)
-def test_recreate(pods, created, deleted):
-    decision = decide(deployment(1, strategy={"type": "Recreate"}), *pods)
-    assert (len(decision.create), names(decision.delete)) == (created, deleted)
-
-
-@pytest.mark.parametrize(
     "rolling, wanted, bounds",
     [
         ({}, 1, (1, 0)),
