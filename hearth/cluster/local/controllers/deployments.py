@@ -36,10 +36,9 @@ def decide(deployment: Manifest, pods: list[Manifest], *, now: datetime.datetime
     old = [pod for pod in living if _hash(pod) != current]
 
     surge, unavailable = bounds(spec["strategy"], wanted)
-    waits = {pod["metadata"]["uid"]: _available_in_s(pod, spec, now) for pod in living}
-    available = [pod for pod in living if waits[pod["metadata"]["uid"]] == 0]
+    ready = [pod for pod in living if owned_pods.ready(pod)]
     least = max(0, wanted - unavailable)
-    doomed = _superseded(new, old, available, least=least) if wanted else old
+    doomed = _superseded(new, old, ready, least=least) if wanted else old
     count = max(0, min(wanted, wanted + surge - len(old)) - len(new))
     rest_s = 0.0
     if failed and count:
@@ -52,14 +51,13 @@ def decide(deployment: Manifest, pods: list[Manifest], *, now: datetime.datetime
         rollout.Counts(
             replicas=len(living),
             updated=len(new),
-            ready=sum(map(owned_pods.ready, living)),
-            available=len(available),
+            ready=len(ready),
             least=least,
         ),
         template=current,
         now=now,
     )
-    moments = [*waits.values(), rest_s, rollout.deadline_in_s(deployment, status, now)]
+    moments = [rest_s, rollout.deadline_in_s(deployment, status, now)]
     return Decision(
         create=[owned_pods.make(deployment, suffix=current, labels={HASH_LABEL: current})] * count,
         delete=[
@@ -88,19 +86,19 @@ def bounds(strategy: dict[str, Any], wanted: int) -> tuple[int, int]:
 
 
 def _superseded(
-    new: list[Manifest], old: list[Manifest], available: list[Manifest], *, least: int
+    new: list[Manifest], old: list[Manifest], ready: list[Manifest], *, least: int
 ) -> list[Manifest]:
     """Old pods that may go now: those that serve nobody, and as many more as can be spared.
 
-    `least` is how many must stay available.  Old pods that are not available go first, but no
-    more of them than leave enough if the new ones that are not available either never come.
+    `least` is how many must stay ready.  Old pods that are not ready go first, but no more of them
+    than leave enough if the new ones that are not ready either never come.
     """
-    serving = {pod["metadata"]["uid"] for pod in available}
+    serving = {pod["metadata"]["uid"] for pod in ready}
     coming = sum(pod["metadata"]["uid"] not in serving for pod in new)
     spare = max(0, len(old) + len(new) - least - coming)
     ranked = owned_pods.removal_order(old)
     idle = [pod for pod in ranked if pod["metadata"]["uid"] not in serving][:spare]
-    spare = max(0, len(available) - least)
+    spare = max(0, len(ready) - least)
     return idle + [pod for pod in ranked if pod["metadata"]["uid"] in serving][:spare]
 
 
@@ -113,12 +111,3 @@ def _share(value: int | str, of: int, rounded: Callable[[float], int]) -> int:
 def _hash(pod: Manifest) -> str | None:
     value: str | None = pod["metadata"].get("labels", {}).get(HASH_LABEL)
     return value
-
-
-def _available_in_s(pod: Manifest, spec: dict[str, Any], now: datetime.datetime) -> float | None:
-    """Seconds until a ready pod counts as available; None for one that is not ready."""
-    since = owned_pods.ready_since(pod)
-    if since is None:
-        return None
-    settle_s: int = spec.get("minReadySeconds", 0)
-    return max(0.0, since + settle_s - now.timestamp())

@@ -38,16 +38,8 @@ def over(pod: Manifest) -> bool:
 
 def ready(pod: Manifest) -> bool:
     """Whether it may be sent requests."""
-    return ready_since(pod) is not None
-
-
-def ready_since(pod: Manifest) -> float | None:
-    """Since when (seconds of the epoch) it is Ready; None if it is not."""
-    for condition in pod.get("status", {}).get("conditions", ()):
-        if condition["type"] == "Ready" and condition["status"] == "True":
-            since = condition.get("lastTransitionTime")
-            return unix_s(since) if since else created(pod)
-    return None
+    conditions = pod.get("status", {}).get("conditions", ())
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def created(pod: Manifest) -> float:

@@ -19,7 +19,7 @@ class Counts:
     updated: int
     """Of the current template."""
     ready: int
-    available: int
+    """Available, too: Hearth sets no minReadySeconds."""
     least: int
     """So many must be available."""
 
@@ -29,15 +29,15 @@ def status(
 ) -> dict[str, Any]:
     """The whole status.  Counts of zero are left out, as Kubernetes does."""
     before = deployment.get("status", {})
-    missing = max(0, deployment["spec"]["replicas"] - counts.available)
+    missing = max(0, deployment["spec"]["replicas"] - counts.ready)
     named = {
         "replicas": counts.replicas,
         "updatedReplicas": counts.updated,
         "readyReplicas": counts.ready,
-        "availableReplicas": counts.available,
+        "availableReplicas": counts.ready,
         "unavailableReplicas": missing,
     }
-    enough = counts.available >= counts.least
+    enough = counts.ready >= counts.least
     available = {
         "type": "Available",
         "status": "True" if enough else "False",
@@ -84,7 +84,7 @@ def _progressing(
     if last is not None and not last["message"].startswith(rollout):
         last = None  # it speaks of another template
     wanted = deployment["spec"]["replicas"]
-    complete = counts.updated == counts.replicas == counts.available == wanted
+    complete = counts.updated == counts.replicas == counts.ready == wanted
     if complete or (last is not None and last["reason"] == _COMPLETE):
         said = {"status": "True", "reason": _COMPLETE}
         text = f"{rollout} has successfully progressed."
@@ -105,7 +105,6 @@ def _moved(before: dict[str, Any], counts: Counts) -> bool:
     risen = (
         counts.updated > before.get("updatedReplicas", 0),
         counts.ready > before.get("readyReplicas", 0),
-        counts.available > before.get("availableReplicas", 0),
     )
     return any(risen) or counts.replicas - counts.updated < superseded
 

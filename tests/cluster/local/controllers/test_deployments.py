@@ -95,15 +95,6 @@ def test_a_failed_pod_is_replaced_but_not_in_a_storm():
     assert names(decide(deployment(0), *several).delete) == ["a", "b"]
 
 
-def test_a_pod_is_available_after_a_while():
-    owner = deployment(1, minReadySeconds=10)
-    early = decide(owner, new("a", ready=4))
-    assert early.status["readyReplicas"] == 1
-    assert "availableReplicas" not in early.status
-    assert early.again_s == 6.0
-    assert decide(owner, new("a", ready=10)).status["availableReplicas"] == 1
-
-
 def test_a_deployment_that_goes_starts_nothing():
     owner = deployment(3, status={"replicas": 1})
     owner["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"

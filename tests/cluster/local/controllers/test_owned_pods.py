@@ -40,7 +40,6 @@ def test_what_is_read_from_a_pod(made, leaving, over, ready):
 
 def test_times():
     assert owned_pods.created(pod("p", age=60)) == NOW.timestamp() - 60
-    assert owned_pods.ready_since(pod("p", ready=5)) == NOW.timestamp() - 5
     assert owned_pods.phase({"metadata": {}}) == "Pending"
 
 

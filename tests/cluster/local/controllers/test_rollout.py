@@ -5,12 +5,11 @@ from hearth.cluster.local.controllers.rollout import Counts
 from tests.cluster.local.controllers.workloads_of import NOW, at, deployment, spelled
 
 
-def counts(replicas=0, *, updated=None, ready=0, available=None, least=0):
+def counts(replicas=0, *, updated=None, ready=0, least=0):
     return Counts(
         replicas=replicas,
         updated=replicas if updated is None else updated,
         ready=ready,
-        available=ready if available is None else available,
         least=least,
     )
 
@@ -44,9 +43,9 @@ def test_counts_of_zero_are_left_out():
     assert set(status(deployment(0), counts())) == {"observedGeneration", "conditions"}
 
 
-@pytest.mark.parametrize("available, least, said", [(1, 1, "True"), (0, 1, "False")])
-def test_availability(available, least, said):
-    found = status(deployment(1), counts(1, available=available, least=least))
+@pytest.mark.parametrize("ready, least, said", [(1, 1, "True"), (0, 1, "False")])
+def test_availability(ready, least, said):
+    found = status(deployment(1), counts(1, ready=ready, least=least))
     assert rollout.find(found, "Available")["status"] == said
 
 
