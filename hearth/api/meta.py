@@ -220,6 +220,15 @@ class CustomResource(Model):
         return self.api_version.partition("/")[0]
 
 
+def go_duration(seconds: float) -> str:
+    """A duration as Go prints it: `10s`, `2m40s`, `500ms`; `str(Duration)` is what people write."""
+    if 0 < seconds < 1:
+        return f"{seconds * 1000:g}ms"
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    return f"{f'{hours}h' if hours else ''}{f'{minutes}m' if hours or minutes else ''}{rest:g}s"
+
+
 def key_of(manifest: Manifest) -> ServiceKey:
     """Namespace and name of any object (namespace is empty for cluster-scoped ones)."""
     metadata = manifest["metadata"]

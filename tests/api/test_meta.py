@@ -145,3 +145,11 @@ def test_times_are_read_as_unix_seconds():
     assert meta.unix_s("1970-01-01T00:01:00Z") == 60
     assert meta.unix_s("1970-01-01T01:01:00.500000+01:00") == 60.5
     assert meta.rfc3339(60.9) == "1970-01-01T00:01:00Z"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(10, "10s"), (160, "2m40s"), (300, "5m0s"), (3661, "1h1m1s"), (0.5, "500ms"), (0, "0s")],
+)
+def test_durations_are_printed_as_go_does(seconds, text):
+    assert meta.go_duration(seconds) == text

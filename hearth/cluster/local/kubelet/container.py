@@ -9,14 +9,14 @@ from dataclasses import replace
 import anyio
 import anyio.lowlevel
 
-from hearth.api.meta import Manifest
+from hearth.api.meta import Manifest, go_duration
 from hearth.cluster.local.kubelet import launch, oom, orphans, prober, probes, processes
 from hearth.cluster.local.kubelet.environment import CannotStart
 from hearth.cluster.local.kubelet.logs import Tail
 from hearth.cluster.local.kubelet.machine import PodContext, timestamp
 from hearth.cluster.local.kubelet.pod_status import ContainerFacts, Running, Terminated, Waiting
 from hearth.cluster.local.kubelet.processes import Exit, Process
-from hearth.cluster.local.kubelet.restart_backoff import Backoff, spell
+from hearth.cluster.local.kubelet.restart_backoff import Backoff
 
 _LEAST_GRACE_S = 2.0
 """What a process gets after its preStop hook, however long that took: as a kubelet does."""
@@ -155,7 +155,7 @@ class Container:
         if pause_s:
             metadata = self._context.pod["metadata"]
             message = (
-                f"back-off {spell(pause_s)} restarting failed container={self.facts.name}"
+                f"back-off {go_duration(pause_s)} restarting failed container={self.facts.name}"
                 f" pod={metadata['name']}_{metadata.get('namespace', '')}({metadata['uid']})"
             )
             self.set_waiting("CrashLoopBackOff", message)

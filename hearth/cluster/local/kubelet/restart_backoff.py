@@ -17,12 +17,3 @@ class Backoff:
         pause_s = 0.0 if ran_s > 2 * self._cap_s else self._pause_s
         self._pause_s = min(self._cap_s, pause_s * 2) if pause_s else self._base_s
         return pause_s
-
-
-def spell(seconds: float) -> str:
-    """A duration as Go prints it: `10s`, `2m40s`, `500ms`."""
-    if 0 < seconds < 1:
-        return f"{seconds * 1000:g}ms"
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(int(minutes), 60)
-    return f"{f'{hours}h' if hours else ''}{f'{minutes}m' if hours or minutes else ''}{rest:g}s"
