@@ -25,7 +25,6 @@ class ZeroScaling:
     """What a ScaledObject says about zero."""
 
     min_replicas: int = 0
-    idle_replicas: int | None = None
     cooldown_s: float = 300.0
     initial_cooldown_s: float = 0.0
 
@@ -65,34 +64,33 @@ class Decision:
 
 
 def decide(window: ZeroScaling, observed: KedaObservation, *, now: float) -> Decision:
-    """KEDA's part: wake, lift to the minimum, or go idle after the cooldown.
+    """KEDA's part: wake, lift to the minimum, or go to zero after the cooldown.
 
-    | active | error | replicas             | then                                       |
-    | ------ | ----- | -------------------- | ------------------------------------------ |
-    | yes    | any   | 0, or below min idle | max(1, min), touch                         |
-    | yes    | yes   | more                 | nothing: a broken trigger ages the service |
-    | yes    | no    | more                 | touch                                      |
-    | no     | yes   | any                  | nothing                                    |
-    | no     | no    | above idle, or > 0   | idle (or 0, where min is 0) after cooldown |
-    | no     | no    | below min, no idle   | min                                        |
+    | active | error | replicas    | then                                       |
+    | ------ | ----- | ----------- | ------------------------------------------ |
+    | yes    | any   | 0           | max(1, min), touch                         |
+    | yes    | yes   | more        | nothing: a broken trigger ages the service |
+    | yes    | no    | more        | touch                                      |
+    | no     | yes   | any         | nothing                                    |
+    | no     | no    | > 0, min 0  | 0 after the cooldown                       |
+    | no     | no    | below min   | min                                        |
     """
-    minimum, idle = window.min_replicas, window.idle_replicas
+    minimum = window.min_replicas
     if observed.active:
-        if observed.replicas == 0 or (idle is not None and observed.replicas < minimum):
+        if observed.replicas == 0:
             if observed.scale_out_paused:
                 return Decision(reason=KedaReason.ACTIVE)
             return Decision(replicas=max(1, minimum), touch=True, reason=KedaReason.ACTIVE)
         return Decision(touch=not observed.error, reason=KedaReason.ACTIVE)
     if observed.error:
         return Decision(reason=KedaReason.INACTIVE)
-    floor = 0 if idle is None else idle
-    if observed.replicas > floor and (idle is not None or minimum == 0):
+    if observed.replicas > 0 and minimum == 0:
         if not _cooled(window, observed, now):
             return Decision(reason=KedaReason.COOLDOWN)
         return Decision(
-            replicas=None if observed.scale_in_paused else floor, reason=KedaReason.INACTIVE
+            replicas=None if observed.scale_in_paused else 0, reason=KedaReason.INACTIVE
         )
-    if idle is None and observed.replicas < minimum and not observed.scale_out_paused:
+    if observed.replicas < minimum and not observed.scale_out_paused:
         return Decision(replicas=minimum, reason=KedaReason.INACTIVE)
     return Decision(reason=KedaReason.INACTIVE)
 

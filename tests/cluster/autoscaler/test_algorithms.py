@@ -19,7 +19,6 @@ from hearth.cluster.autoscaler.algorithms import (
 
 ZERO = ZeroScaling(cooldown_s=60, initial_cooldown_s=10)
 TWO = ZeroScaling(min_replicas=2, cooldown_s=60)
-IDLE = ZeroScaling(min_replicas=2, idle_replicas=0, cooldown_s=60)
 A, I, C = KedaReason.ACTIVE, KedaReason.INACTIVE, KedaReason.COOLDOWN  # noqa: E741
 NOW = 1000.0
 
@@ -44,24 +43,20 @@ def seen(active, error, replicas, ago, **rest) -> KedaObservation:
         (ZERO, seen(True, True, 0, None), Decision(replicas=1, touch=True, reason=A)),
         (TWO, seen(True, False, 0, None), Decision(replicas=2, touch=True, reason=A)),
         (TWO, seen(True, False, 1, None), Decision(touch=True, reason=A)),
-        (IDLE, seen(True, False, 1, None), Decision(replicas=2, touch=True, reason=A)),
         (ZERO, seen(True, False, 3, 90), Decision(touch=True, reason=A)),
         (ZERO, seen(True, True, 3, 90), Decision(touch=False, reason=A)),
         (ZERO, seen(True, False, 0, None, scale_out_paused=True), Decision(reason=A)),
         # broken
         (ZERO, seen(False, True, 3, 90), Decision(reason=I)),
         (TWO, seen(False, True, 0, 90), Decision(reason=I)),
-        # to zero, or idle
+        # to zero
         (ZERO, seen(False, False, 3, 59), Decision(reason=C)),
         (ZERO, seen(False, False, 3, 60), Decision(replicas=0, reason=I)),
         (ZERO, seen(False, False, 3, 60, scale_in_paused=True), Decision(reason=I)),
         (ZERO, seen(False, False, 1, None), Decision(replicas=0, reason=I)),
         (ZeroScaling(initial_cooldown_s=21), seen(False, False, 1, None), Decision(reason=C)),
-        (IDLE, seen(False, False, 2, 60), Decision(replicas=0, reason=I)),
-        (IDLE, seen(False, False, 2, 59), Decision(reason=C)),
         # resting
         (ZERO, seen(False, False, 0, 90), Decision(reason=I)),
-        (IDLE, seen(False, False, 0, 90), Decision(reason=I)),
         (TWO, seen(False, False, 2, 90), Decision(reason=I)),
         (TWO, seen(False, False, 9, 90), Decision(reason=I)),
         # lifted

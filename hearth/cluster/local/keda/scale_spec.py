@@ -41,12 +41,12 @@ def read(manifest: Manifest) -> ScaleSpec:
     advanced = spec.get("advanced", {})
     config = advanced.get("horizontalPodAutoscalerConfig", {})
     minimum, maximum = spec.get("minReplicaCount", 0), spec.get("maxReplicaCount", 100)
-    idle = spec.get("idleReplicaCount")
-    if minimum > maximum or (idle is not None and idle >= minimum):
+    if minimum > maximum:
         raise BadScaledObject(
-            f"spec: idleReplicaCount ({idle}) must be below minReplicaCount ({minimum}), and that "
-            f"not above maxReplicaCount ({maximum})"
+            f"spec: minReplicaCount ({minimum}) must not be above maxReplicaCount ({maximum})"
         )
+    if "idleReplicaCount" in spec:
+        raise BadScaledObject("spec: idleReplicaCount is not built into this cluster")
     if spec.get("fallback") or advanced.get("scalingModifiers", {}).get("formula"):
         raise BadScaledObject("spec: fallback and scalingModifiers are not built into this cluster")
     behavior = config.get("behavior", {})
@@ -59,7 +59,6 @@ def read(manifest: Manifest) -> ScaleSpec:
         target=ServiceKey(key.namespace, _target(spec.get("scaleTargetRef", {}))),
         window=ZeroScaling(
             min_replicas=minimum,
-            idle_replicas=idle,
             cooldown_s=spec.get("cooldownPeriod", 300),
             initial_cooldown_s=spec.get("initialCooldownPeriod", 0),
         ),

@@ -52,7 +52,6 @@ def test_everything_said_is_read():
             {
                 "minReplicaCount": 2,
                 "maxReplicaCount": 5,
-                "idleReplicaCount": 0,
                 "pollingInterval": 15,
                 "cooldownPeriod": 60,
                 "initialCooldownPeriod": 7,
@@ -62,9 +61,7 @@ def test_everything_said_is_read():
             }
         )
     )
-    assert read.window == ZeroScaling(
-        min_replicas=2, idle_replicas=0, cooldown_s=60, initial_cooldown_s=7
-    )
+    assert read.window == ZeroScaling(min_replicas=2, cooldown_s=60, initial_cooldown_s=7)
     assert (read.polling_s, read.hpa_name) == (15, "mine")
     assert read.hpa == Hpa(
         min_replicas=2,
@@ -114,7 +111,7 @@ def test_what_says_nothing_to_us_changes_nothing():
     ("spec", "trigger", "annotations", "words"),
     [
         ({"minReplicaCount": 9, "maxReplicaCount": 1}, {}, {}, r"minReplicaCount \(9\)"),
-        ({"idleReplicaCount": 0}, {}, {}, r"idleReplicaCount \(0\) must be below"),
+        ({"idleReplicaCount": 0}, {}, {}, "idleReplicaCount is not built"),
         ({"fallback": {"replicas": 1}}, {}, {}, "fallback"),
         ({"advanced": {"scalingModifiers": {"formula": "1"}}}, {}, {}, "scalingModifiers"),
         ({"scaleTargetRef": {}}, {}, {}, "must name a Deployment"),
