@@ -116,7 +116,9 @@ class ScalingRules:
 
     window_s: float
     policies: tuple[Policy, ...]
-    select: Literal["Max", "Min", "Disabled"] = "Max"
+    """The boldest of them counts."""
+    disabled: bool = False
+    """Scaling in this direction is paused."""
 
 
 UP = ScalingRules(window_s=0.0, policies=(Policy("Pods", 4, 15.0), Policy("Percent", 100, 15.0)))
@@ -248,14 +250,13 @@ def _limit(
     step: Callable[[int, Policy], int],
 ) -> int:
     """How far the policies let replicas go; `most` picks the boldest of several."""
-    if rules.select == "Disabled":
+    if rules.disabled:
         return replicas
     limits = []
     for policy in rules.policies:
         lately = sum(change for at, change in history.changes if at > now - policy.period_s)
         limits.append(step(replicas - lately, policy))
-    least = min if most is max else max
-    return (most if rules.select == "Max" else least)(limits)
+    return most(limits)
 
 
 def _changed(history: History, hpa: Hpa, change: int, now: float) -> History:

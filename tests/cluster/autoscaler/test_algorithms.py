@@ -202,26 +202,16 @@ def test_scale_up_window_waits_for_the_lowest():
             ScalingRules(window_s=0, policies=(Policy("Pods", 1, 15), Policy("Percent", 50, 15))),
             [5, 2, 1, 1],
         ),
-        (
-            ScalingRules(
-                window_s=0,
-                policies=(Policy("Pods", 1, 15), Policy("Percent", 50, 15)),
-                select="Min",
-            ),
-            [9, 8, 7, 6],
-        ),
-        (ScalingRules(window_s=0, policies=DOWN.policies, select="Disabled"), [10, 10, 10, 10]),
+        (ScalingRules(window_s=0, policies=DOWN.policies, disabled=True), [10, 10, 10, 10]),
     ],
 )
 def test_scale_down_policies(rules, path):
     assert walk(hpa(down=rules), 10, [0, 0, 0, 0]) == path
 
 
-@pytest.mark.parametrize(
-    ("select", "path"), [("Max", [5, 10]), ("Min", [2, 4]), ("Disabled", [1, 1])]
-)
-def test_scale_up_selection(select, path):
-    rules = ScalingRules(window_s=0, policies=UP.policies, select=select)
+@pytest.mark.parametrize(("disabled", "path"), [(False, [5, 10]), (True, [1, 1])])
+def test_scale_up_policies(disabled, path):
+    rules = ScalingRules(window_s=0, policies=UP.policies, disabled=disabled)
     assert walk(hpa(up=rules), 1, [1000, 1000]) == path
 
 

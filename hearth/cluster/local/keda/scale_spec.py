@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from hearth.api.meta import Manifest, ServiceKey, key_of
-from hearth.cluster.autoscaler.algorithms import DOWN, UP, Hpa, Policy, ScalingRules, ZeroScaling
+from hearth.cluster.autoscaler.algorithms import DOWN, UP, Hpa, ScalingRules, ZeroScaling
 from hearth.cluster.autoscaler.config import AutoscalerConfig
 
 _ANNOTATION = "autoscaling.keda.sh"
@@ -66,8 +66,8 @@ def read(manifest: Manifest) -> ScaleSpec:
         hpa=Hpa(
             min_replicas=max(1, minimum),
             max_replicas=maximum,
-            up=_rules(behavior.get("scaleUp", {}), UP, held=scale_out_paused),
-            down=_rules(behavior.get("scaleDown", {}), DOWN, held=scale_in_paused),
+            up=_rules(behavior.get("scaleUp", {}), UP, paused=scale_out_paused),
+            down=_rules(behavior.get("scaleDown", {}), DOWN, paused=scale_in_paused),
         ),
         hpa_name=config.get("name") or f"keda-hpa-{key.name}",
         triggers=tuple(_trigger(trigger) for trigger in _some(spec.get("triggers"))),
@@ -107,15 +107,16 @@ def _trigger(trigger: Mapping[str, Any]) -> ScaleTrigger:
     return ScaleTrigger(address, tuple(sorted(metadata.items())))
 
 
-def _rules(said: Mapping[str, Any], default: ScalingRules, *, held: bool) -> ScalingRules:
-    policies = tuple(
-        Policy(policy["type"], policy["value"], policy["periodSeconds"])
-        for policy in said.get("policies") or ()
-    )
+def _rules(said: Mapping[str, Any], default: ScalingRules, *, paused: bool) -> ScalingRules:
+    if said.get("policies") or said.get("selectPolicy"):
+        raise BadScaledObject(
+            "spec.advanced.horizontalPodAutoscalerConfig.behavior: policies and selectPolicy are"
+            " not built into this cluster"
+        )
     return ScalingRules(
         window_s=said.get("stabilizationWindowSeconds", default.window_s),
-        policies=policies or default.policies,
-        select="Disabled" if held else said.get("selectPolicy", default.select),
+        policies=default.policies,
+        disabled=paused,
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.cluster.autoscaler.algorithms import DOWN, UP, Hpa, Policy, ScalingRules, ZeroScaling
+from hearth.cluster.autoscaler.algorithms import DOWN, UP, Hpa, ScalingRules, ZeroScaling
 from hearth.cluster.local.keda import scale_spec
 from hearth.cluster.local.keda.scale_spec import BadScaledObject, ScaleSpec, ScaleTrigger
 
@@ -38,15 +38,17 @@ PLAIN = ScaleSpec(
 )
 
 
+def behaves(direction, **rules):
+    config = {"behavior": {direction: rules}}
+    return {"advanced": {"horizontalPodAutoscalerConfig": config}}
+
+
 def test_defaults_are_kedas():
     assert scale_spec.read(manifest()) == PLAIN
 
 
 def test_everything_said_is_read():
-    behavior = {
-        "scaleDown": {"stabilizationWindowSeconds": 0, "selectPolicy": "Min"},
-        "scaleUp": {"policies": [{"type": "Pods", "value": 1, "periodSeconds": 60}]},
-    }
+    behavior = {"scaleDown": {"stabilizationWindowSeconds": 0}}
     read = scale_spec.read(
         manifest(
             {
@@ -66,8 +68,7 @@ def test_everything_said_is_read():
     assert read.hpa == Hpa(
         min_replicas=2,
         max_replicas=5,
-        up=ScalingRules(window_s=0, policies=(Policy("Pods", 1, 60),)),
-        down=ScalingRules(window_s=0, policies=DOWN.policies, select="Min"),
+        down=ScalingRules(window_s=0, policies=DOWN.policies),
     )
 
 
@@ -90,10 +91,10 @@ def test_one_direction_held():
     prefix = "autoscaling.keda.sh/paused-scale-"
     up = scale_spec.read(manifest(annotations={f"{prefix}out": "true"}))
     assert up.scale_out_paused and not up.scale_in_paused
-    assert (up.hpa.up.select, up.hpa.down) == ("Disabled", DOWN)
+    assert (up.hpa.up.disabled, up.hpa.down) == (True, DOWN)
     down = scale_spec.read(manifest(annotations={f"{prefix}in": "true"}))
     assert down.scale_in_paused and not down.scale_out_paused
-    assert (down.hpa.up, down.hpa.down.select) == (UP, "Disabled")
+    assert (down.hpa.up, down.hpa.down.disabled) == (UP, True)
 
 
 def test_forced():
@@ -112,6 +113,8 @@ def test_what_says_nothing_to_us_changes_nothing():
     [
         ({"minReplicaCount": 9, "maxReplicaCount": 1}, {}, {}, r"minReplicaCount \(9\)"),
         ({"idleReplicaCount": 0}, {}, {}, "idleReplicaCount is not built"),
+        (behaves("scaleUp", policies=[{"type": "Pods"}]), {}, {}, "policies and selectPolicy"),
+        (behaves("scaleDown", selectPolicy="Min"), {}, {}, "policies and selectPolicy"),
         ({"fallback": {"replicas": 1}}, {}, {}, "fallback"),
         ({"advanced": {"scalingModifiers": {"formula": "1"}}}, {}, {}, "scalingModifiers"),
         ({"scaleTargetRef": {}}, {}, {}, "must name a Deployment"),
