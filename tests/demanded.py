@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import anyio
 
+from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 
 
@@ -11,7 +12,11 @@ async def until(demand: DemandTable, holds: Callable[[], object]) -> None:
     """Return once `holds()`, looked at now and after each write to any row."""
     while not holds():
         written = anyio.Event()
-        stop = demand.listen(lambda key, written=written: written.set())
+
+        def tell(key: ServiceKey, written: anyio.Event = written) -> None:
+            written.set()
+
+        stop = demand.listen(tell)
         try:
             await written.wait()
         finally:

@@ -115,7 +115,8 @@ def upper_halves(*texts: str) -> set[str]:
                     subclasses[named(base)].append(name)
                     protocols |= {name} if named(base) == "Protocol" else set()
                 fields = [part.annotation for part in node.body if isinstance(part, ast.AnnAssign)]
-                made |= {named(part) for field in fields for part in ast.walk(field)}
+                parts = [part for field in fields for part in ast.walk(field)]
+                made |= {named(part) for part in parts if isinstance(part, ast.expr)}
             case ast.Call(func=function, args=args):
                 made |= {named(part) for part in (function, *args)}
                 if isinstance(function, ast.Attribute):

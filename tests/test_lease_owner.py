@@ -19,7 +19,7 @@ KEY = ServiceKey("sys", "hearth")
 class Cluster(LocalCluster):
     """Answers `get` with an error while one is set."""
 
-    error = None
+    error: Exception | None = None
     removed = False
 
     async def update(self, manifest):

@@ -1,5 +1,7 @@
 """Listeners are called in order, and come and go between two rounds."""
 
+from collections.abc import Callable
+
 import pytest
 
 from hearth.listeners import Listeners
@@ -51,7 +53,7 @@ def test_a_listener_that_comes_or_goes_in_a_round_counts_from_the_next_one_on():
 
 
 def test_a_listener_is_removed_once():
-    stop = Listeners().add(print)
+    stop = Listeners[Callable[[], None]]().add(lambda: None)
     stop()
     with pytest.raises(ValueError):
         stop()

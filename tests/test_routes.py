@@ -1,6 +1,7 @@
 """The route table: the reconciler's rows, and the gateway's own column of pods it found ready."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -16,9 +17,8 @@ def backend(uid="a/0", *, ready=False, readiness=ASK):
 
 
 def route(*backends, **fields):
-    return Route(
-        **{"key": CHAT, "uid": "u", "created": 0, "phase": "Loading", "backends": backends} | fields
-    )
+    usual: dict[str, Any] = {"key": CHAT, "uid": "u", "created": 0, "phase": "Loading"}
+    return Route(backends=backends, **usual | fields)
 
 
 @pytest.fixture

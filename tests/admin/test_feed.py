@@ -114,7 +114,11 @@ async def test_followers_are_counted_while_they_follow():
     assert world.feed.followers == 0
 
 
+async def never(data: bytes) -> None:
+    pytest.fail(f"{data!r} is sent")
+
+
 async def test_nothing_is_sent_after_the_end():
     world = World()
     world.feed.close()
-    await world.feed.follow(pytest.fail)
+    await world.feed.follow(never)

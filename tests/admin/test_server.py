@@ -24,6 +24,8 @@ CHAT = ServiceKey("ai", "chat")
 
 
 class World:
+    port = 0
+
     def __init__(self, access=None):
         self.demand = DemandTable(linger_s=30)
         self.routes = RouteTable()

@@ -1,5 +1,7 @@
 """Schemas say the same as the models: fields, defaults, and what they accept."""
 
+from typing import Any
+
 import jsonschema
 import pytest
 
@@ -8,7 +10,7 @@ from hearth.api.llmservice import LLMService
 from hearth.api.runtime import InferenceRuntime
 from tests.api import samples
 
-_MODELS = {"LLMService": LLMService, "InferenceRuntime": InferenceRuntime}
+_MODELS: dict[str, Any] = {"LLMService": LLMService, "InferenceRuntime": InferenceRuntime}
 
 
 def _of(manifest):

@@ -39,8 +39,9 @@ async def _local() -> AsyncIterator[World]:
 
     async def expire() -> None:
         for number in range(HISTORY + 1):
-            config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": f"c{number}"}}
-            await cluster.create({**config, "metadata": {**config["metadata"], "namespace": "x"}})
+            metadata = {"name": f"c{number}", "namespace": "x"}
+            config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
+            await cluster.create(config)
 
     yield World(cluster, "contract", expire, collects_garbage=True)
 

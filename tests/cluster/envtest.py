@@ -136,12 +136,12 @@ def _serve(folder: Path, assets: Path, client: int, peer: int, secure: int) -> I
         folder=folder,
         assets=assets,
     )
-    etcd = [
+    etcd: list[str | Path] = [
         f"{assets}/etcd", "--data-dir", folder / "etcd", "--unsafe-no-fsync",
         "--listen-client-urls", etcd_url, "--advertise-client-urls", etcd_url,
         "--listen-peer-urls", f"http://127.0.0.1:{peer}",
     ]  # fmt: skip
-    apiserver = [
+    apiserver: list[str | Path] = [
         f"{assets}/kube-apiserver", "--etcd-servers", etcd_url, "--cert-dir", server.ca_file.parent,
         "--bind-address", "127.0.0.1", "--secure-port", str(secure),
         "--advertise-address", "10.255.255.1", "--endpoint-reconciler-type", "none",

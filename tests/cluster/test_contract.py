@@ -578,7 +578,8 @@ class TestCreateUpdateDelete:
             await cluster.get(kinds.POD, *_key(made))
 
     async def test_a_job_never_changes(self, cluster, namespace):
-        pod = {"restartPolicy": "OnFailure", "containers": [{"name": "fetch", "image": "f:1"}]}
+        container = {"name": "fetch", "image": "f:1"}
+        pod = {"restartPolicy": "OnFailure", "containers": [container]}
         job = {
             "apiVersion": "batch/v1",
             "kind": "Job",
@@ -587,7 +588,7 @@ class TestCreateUpdateDelete:
         }
         made = await cluster.create(job)
         assert (made["spec"]["backoffLimit"], made["spec"]["completions"]) == (6, 1)
-        pod["containers"][0]["image"] = "f:2"
+        container["image"] = "f:2"
         with pytest.raises(Invalid, match=r"spec\.template"):
             await cluster.apply(job, manager="hearth")
 
@@ -834,7 +835,8 @@ class TestRendered:
         # To say more is one write, to take it back another; each settles.
         for step in (said, {}):
             writes = plan.writes(service, wanted(step), await observed()).writes
-            assert [one.manifest["kind"] for one in writes] == ["Deployment"]
+            (write,) = writes
+            assert isinstance(write, plan.Apply) and write.manifest["kind"] == "Deployment"
             await execute.carry_out(cluster, writes)
             assert plan.writes(service, wanted(step), await observed()) == plan.Plan()
             now = deployment(await observed())

@@ -1,6 +1,7 @@
 """The informer over the real store, and over a cluster that behaves as badly as a real one."""
 
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import pytest
@@ -192,7 +193,7 @@ def change(kind, name, *, version, uid="u1"):
 
 
 async def play(*script, **options):
-    cluster = Scripted(*script)
+    cluster: Any = Scripted(*script)
     informer = Informer(cluster, kinds.CONFIG_MAP, backoff=SOON, **options)
     told = Told(informer)
     async with anyio.create_task_group() as tasks:
@@ -298,7 +299,7 @@ class TestOnABadCluster:
         assert list(informer) == []
 
     async def test_tells_when_the_kind_comes_and_goes(self):
-        cluster = Scripted(
+        cluster: Any = Scripted(
             KindMissing("no CRD"),
             KindMissing("no CRD"),
             Listing([state("a", version="1")], "5"),
@@ -306,7 +307,7 @@ class TestOnABadCluster:
             KindMissing("no CRD"),
         )
         informer = Informer(cluster, kinds.CONFIG_MAP, missing_retry_s=0.001)
-        flips = []
+        flips: list[object] = []
         informer.listen_available(lambda available: flips.append((available, len(informer))))
         stop = informer.listen_available(lambda available: flips.append("too much"))
         stop()
@@ -320,7 +321,7 @@ class TestOnABadCluster:
     async def test_lists_anew_by_the_clock(self):
         asked, _, _ = await play(Listing([], "5"), relist_s=60)
         assert asked == ["list", "watch 5"]
-        cluster = Scripted(Listing([], "5"))
+        cluster: Any = Scripted(Listing([], "5"))
         informer = Informer(cluster, kinds.CONFIG_MAP, relist_s=0.001)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
@@ -357,7 +358,7 @@ class TestOnABadCluster:
             slept.append(seconds)
 
         monkeypatch.setattr(anyio, "sleep", sleep)
-        cluster = Scripted(Listing([], "5"), *[[] for _ in range(6)])
+        cluster: Any = Scripted(Listing([], "5"), *[[] for _ in range(6)])
         informer = Informer(cluster, kinds.CONFIG_MAP)
         async with running(informer):
             with hanging.guard():
@@ -386,7 +387,7 @@ class TestOnABadCluster:
     @pytest.mark.parametrize("answer", [Listing([], "5"), KindMissing("no CRD")])
     async def test_staleness_is_the_time_since_the_cluster_was_heard(self, answer):
         now = [100.0]
-        cluster = Scripted(answer)
+        cluster: Any = Scripted(answer)
         informer = Informer(cluster, kinds.CONFIG_MAP, clock=lambda: now[0])
         now[0] = 130.0
         assert informer.staleness_s() == 30.0
@@ -409,7 +410,7 @@ async def waited(lives_s, *watches):
         now[0] += lives_s
         return now[0]
 
-    cluster = Scripted(Listing([], "5"), *watches)
+    cluster: Any = Scripted(Listing([], "5"), *watches)
     informer = Informer(cluster, kinds.CONFIG_MAP, backoff=Counting(0.001, 0.001), clock=ages)
     async with running(informer):
         with hanging.guard():

@@ -4,6 +4,7 @@ import random
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 import anyio
 import pytest
@@ -81,7 +82,7 @@ class Stage:
         self.links = []
 
     def candidate(self, identity, *, own_pod="", wall_offset_s=0.0, spread=0.5):
-        link = Link(self.cluster)
+        link: Any = Link(self.cluster)
         self.links.append(link)
         leader = Leader(
             link,
@@ -652,7 +653,7 @@ class TestGivingBack:
 
     async def test_an_api_server_that_is_away_does_not_hold_up_the_exit(self):
         stage = Stage(None)
-        link = Link(stage.cluster)
+        link: Any = Link(stage.cluster)
         leader = Leader(link, key=KEY, identity="one", timing=Timing(release_s=0.01))
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(leader.run)
@@ -685,8 +686,9 @@ class TestWriting:
 
     async def test_a_write_that_takes_too_long_is_cut(self):
         stage = Stage(None)
+        link: Any = Link(stage.cluster)
         leader = Leader(
-            Link(stage.cluster),
+            link,
             key=KEY,
             identity="one",
             timing=Timing(duration_s=1, renew_s=0.98),

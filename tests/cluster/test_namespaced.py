@@ -334,8 +334,8 @@ async def test_writes_and_single_reads_pass(cluster):
     await one.delete(config("c", namespace="other"))
     with pytest.raises(NotFound):
         await one.get(kinds.CONFIG_MAP, "other", "c")
-    missing = {"apiVersion": "apps/v1", "kind": "Deployment"}
-    missing["metadata"] = {"name": "none", "namespace": "other"}
+    metadata = {"name": "none", "namespace": "other"}
+    missing = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata}
     with pytest.raises(NotFound):
         await one.patch_status(missing, manager="x")
     with pytest.raises(NotFound):

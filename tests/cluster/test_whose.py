@@ -10,6 +10,7 @@ import pytest_asyncio
 
 from hearth import names
 from hearth.cluster import kinds
+from hearth.cluster.interface import KindMissing
 from hearth.cluster.kube import cluster as kube
 from hearth.reconcile.vanished_pods import VanishedPods
 from tests.reconcile import builders, shell
@@ -87,7 +88,7 @@ class Cluster:
     async def listed(self, kind):
         try:
             return (await self.cluster.list(kind, namespace=KEY.namespace)).items
-        except kube.interface.KindMissing:  # KEDA's
+        except KindMissing:  # KEDA's
             return []
 
     async def endpoints(self):

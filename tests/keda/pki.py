@@ -79,11 +79,11 @@ class Pki:
             f"subjectAltName={alternative}",
             *more,
         )
-        added = [part for extension in extensions for part in ("-addext", extension)]
-        return self._request(
-            f"{by}-{usage}-{len(more)}-{alternative.replace('*', 'star')}",
-            *("-CA", issuer.cert, "-CAkey", issuer.key, *added),
-        )
+        words: list[str | Path] = ["-CA", issuer.cert, "-CAkey", issuer.key]
+        for extension in extensions:
+            words += ["-addext", extension]
+        name = f"{by}-{usage}-{len(more)}-{alternative.replace('*', 'star')}"
+        return self._request(name, *words)
 
     def _request(self, name: str, *more: str | Path) -> Pair:
         pair = Pair(self._folder, name)

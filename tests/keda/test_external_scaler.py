@@ -1,5 +1,7 @@
 """Each RPC, asked over a socket with good, unknown and malformed references."""
 
+from typing import Any
+
 import anyio
 import pytest
 from grpclib.client import Stream
@@ -102,10 +104,11 @@ async def test_malformed_references_are_refused_with_words(world, method, ref, w
 async def test_a_call_without_a_message_is_refused(world, method):
     stub = world.stub()
     plain = getattr(stub, method)
+    nothing: Any = MultiDict()
     stream = Stream(
         plain.channel,
         plain.name,
-        MultiDict(),
+        nothing,
         Cardinality.STREAM_STREAM,
         plain.request_type,
         plain.reply_type,
@@ -214,7 +217,7 @@ async def test_a_push_stream_ends_with_its_service(world):
 
 
 async def test_a_spec_stream_says_it_once_and_stays(world):
-    heard = []
+    heard: list[int | str] = []
 
     async def listen() -> None:
         async with world.stub().StreamMetricSpec.open() as stream:

@@ -86,7 +86,7 @@ class Wire:
         for event in self.h2.receive_data(data):
             match event:
                 case ResponseReceived() | TrailersReceived():
-                    self.headers[event.stream_id] |= dict(event.headers)
+                    self.headers[event.stream_id] |= {str(k): str(v) for k, v in event.headers}
                 case DataReceived():
                     self.data[event.stream_id] += event.data
                     self.h2.acknowledge_received_data(event.flow_controlled_length, event.stream_id)

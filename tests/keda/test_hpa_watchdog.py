@@ -33,7 +33,7 @@ class Bench(World):
     told: list[tuple[ServiceKey, str, str]] = dataclasses.field(default_factory=list)
     counted: list[ServiceKey] = dataclasses.field(default_factory=list)
     changes: list[tuple[ServiceKey, bool]] = dataclasses.field(default_factory=list)
-    dog: HpaWatchdog = None  # type: ignore[assignment]
+    dog: HpaWatchdog = None
 
     async def tell(self, key: ServiceKey, reason: str, message: str) -> None:
         await anyio.lowlevel.checkpoint()

@@ -302,7 +302,12 @@ async def test_demand_from_before_it_ran_counts():
 async def test_a_spell_that_begins_while_it_acts_is_another_one():
     async with bench() as of:
         await of.deploy()
-        of.cluster.before_get = lambda: (of.serve(True), of.serve(False))
+
+        def begins_again() -> None:
+            of.serve(True)
+            of.serve(False)
+
+        of.cluster.before_get = begins_again
         of.demand.admit(KEY, limit=9)
         await of.time.sleep_out(AFTER_S)
         await settle()

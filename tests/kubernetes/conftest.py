@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+from typing import Any
 
 import aiohttp
 import pytest_asyncio
@@ -30,7 +31,7 @@ def pytest_exception_interact(report):
         report.sections.append((f"kubectl {' '.join(words)}", (done.stdout + done.stderr)[-9000:]))
 
 
-LOOP = {"scope": "module", "loop_scope": "module"}
+LOOP: dict[str, Any] = {"scope": "module", "loop_scope": "module"}
 
 
 @pytest_asyncio.fixture(**LOOP)

@@ -141,7 +141,7 @@ class Server:
         """What came, readiness requests and model lists left out."""
         return [s for s in self.seen if s.method == "POST"]
 
-    async def until(self, condition: Callable[["Server"], bool]) -> None:
+    async def until(self, condition: Callable[["Server"], object]) -> None:
         """Wait until `condition` holds; looked at after every request and connection."""
         while not condition(self):
             await self.changed.wait()

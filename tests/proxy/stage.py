@@ -282,7 +282,7 @@ def no_files():
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def code_of(text: str) -> str:
+def code_of(text: str | bytes) -> str:
     """The code of a JSON error."""
     return error_of(text)["code"]
 

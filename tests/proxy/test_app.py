@@ -495,8 +495,8 @@ async def test_field_case_112_a_websocket_is_refused_alike_on_every_host(path):
             s.put(*backends)
             for host in (HOST, SHARED, SPACE, "nowhere.example.com"):
                 async with await anyio.connect_tcp(*s.address) as stream:
-                    head = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{wish}\r\n"
-                    await stream.send(head.encode() + b"\x81\x85frames")
+                    asked = f"GET {path} HTTP/1.1\r\nHost: {host}\r\n{wish}\r\n"
+                    await stream.send(asked.encode() + b"\x81\x85frames")
                     head, _, text = (await Raw(stream).rest()).partition(b"\r\n\r\n")
                 assert head.startswith(b"HTTP/1.1 400 ")
                 assert b"Connection: close" in head

@@ -8,6 +8,7 @@ import os
 import random
 import time
 from dataclasses import replace
+from typing import Any
 
 import aiohttp
 import anyio
@@ -290,7 +291,11 @@ async def test_after_two_hundred_endings_nothing_is_left(seed):
     async with stage(config) as s:
         chaos = Chaos(s, seed)
         async with backend.running(chaos.backend) as one, backend.running(chaos.backend) as two:
-            limits = {"response_timeout_s": 0.1, "idle_timeout_s": 0.1, "heartbeat_s": 0.005}
+            limits: dict[str, Any] = {
+                "response_timeout_s": 0.1,
+                "idle_timeout_s": 0.1,
+                "heartbeat_s": 0.005,
+            }
             s.put(pod(one), pod(two), max_queue=40, **limits)
             s.put(key=ServiceKey("ai", "cold"), activation_timeout_s=0.05, max_queue=5)
             s.put(key=ServiceKey("ai", "locked"), authentication=KeyRef(secret="s", key="k"))

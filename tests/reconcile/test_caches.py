@@ -3,7 +3,7 @@
 import pytest
 
 from hearth.api.llmservice import LLMService
-from hearth.api.meta import ServiceKey
+from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.reconcile.caches import OWNED
 from tests.reconcile import builders
@@ -60,7 +60,7 @@ async def test_field_case_143_a_replica_set_may_come_after_its_pod():
     await world.look()
     deployment = await world.cluster.get(kinds.DEPLOYMENT, *KEY)
     template = deployment["spec"]["template"]
-    made = {
+    made: Manifest = {
         "apiVersion": "apps/v1",
         "kind": "ReplicaSet",
         "metadata": {

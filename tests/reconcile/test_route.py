@@ -1,6 +1,7 @@
 """What gateway and scaler need to know of a service: its scale, and what its pods wait for."""
 
 import dataclasses
+from typing import Any
 
 import pytest
 
@@ -27,9 +28,8 @@ def deployment(*, owner=SERVICE.metadata.uid, **metadata):
 
 
 def route(**fields) -> Route:
-    return Route(
-        **{"key": SERVICE.key, "uid": SERVICE.metadata.uid, "created": 0, "phase": "Ready"} | fields
-    )
+    usual: dict[str, Any] = {"uid": SERVICE.metadata.uid, "created": 0, "phase": "Ready"}
+    return Route(key=SERVICE.key, **usual | fields)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any, assert_never
 from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, ServiceKey
+from hearth.api.runtime import InferenceRuntime
 from hearth.cluster import kinds
 from hearth.cluster.interface import Conflict
 from hearth.cluster.local.apiserver.store import Store
@@ -83,5 +84,5 @@ class World:
         return {e["manager"] for e in entries if "f:replicas" in e["fieldsV1"].get("f:spec", {})}
 
 
-def written(service: LLMService) -> Manifest:
-    return {**service.manifest(), "apiVersion": service.api_version, "kind": service.kind}
+def written(resource: LLMService | InferenceRuntime) -> Manifest:
+    return {**resource.manifest(), "apiVersion": resource.api_version, "kind": resource.kind}

@@ -1,6 +1,6 @@
 """One autoscaler's loops, over a source that is set by hand."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -28,7 +28,7 @@ class Dial:
     broken: str = ""
     offers_specs: bool = False
     asked: list[str] = field(default_factory=list)
-    pushed: object = None
+    pushed: Callable[[], Awaitable[None]] | None = None
     listening: anyio.Event = field(default_factory=anyio.Event)
     hang_up: anyio.Event = field(default_factory=anyio.Event)
     answer: anyio.Event | None = None

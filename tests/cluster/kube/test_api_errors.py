@@ -1,5 +1,6 @@
 import pytest
 
+from hearth.api.meta import Manifest
 from hearth.cluster import kinds
 from hearth.cluster.interface import (
     AlreadyExists,
@@ -19,10 +20,10 @@ UNDECLARED = (
     "failed to create typed patch object (ai/chat; apps/v1, Kind=Deployment):"
     " .spec.foo: field not declared in schema"
 )
-UID = {"causes": [{"field": "metadata.uid", "message": "field is immutable"}]}
-GOES = {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]}
-MORE = {"causes": [{"field": "metadata.uid"}, {"field": "spec.selector"}]}
-FUTURE = {"causes": [{"reason": "ResourceVersionTooLarge"}]}
+UID: Manifest = {"causes": [{"field": "metadata.uid", "message": "field is immutable"}]}
+GOES: Manifest = {"causes": [{"reason": "NamespaceTerminating", "field": "metadata.namespace"}]}
+MORE: Manifest = {"causes": [{"field": "metadata.uid"}, {"field": "spec.selector"}]}
+FUTURE: Manifest = {"causes": [{"reason": "ResourceVersionTooLarge"}]}
 
 
 @pytest.mark.parametrize(

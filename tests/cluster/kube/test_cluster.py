@@ -11,8 +11,17 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.backoff import Backoff
 from hearth.cluster.informer import Informer
-from hearth.cluster.interface import Conflict, Expired, Invalid, KindMissing, NotFound, Unavailable
+from hearth.cluster.interface import (
+    Conflict,
+    Expired,
+    Forbidden,
+    Invalid,
+    KindMissing,
+    NotFound,
+    Unavailable,
+)
 from hearth.cluster.kube import cluster as kube
+from hearth.cluster.kube.transport import Limits
 from hearth.reconcile.crd_check import Schemas
 from tests import hanging
 from tests.api.test_crd_compatibility import without
@@ -410,13 +419,10 @@ class TestRealServer:
 
     async def test_another_uid_is_a_conflict(self, apiserver, real):
         await apiserver.create_namespace("uids")
-        body = {
-            "apiVersion": "v1",
-            "kind": "ConfigMap",
-            "metadata": {"name": "c", "namespace": "uids"},
-        }
+        metadata = {"name": "c", "namespace": "uids"}
+        body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         await real.apply(body, manager="hearth")
-        body["metadata"]["uid"] = "4c0ac0bd-0000-0000-0000-000000000000"
+        metadata["uid"] = "4c0ac0bd-0000-0000-0000-000000000000"
         for call in (real.apply(body, manager="hearth"), real.delete(body)):
             with pytest.raises(Conflict):
                 await call
@@ -424,7 +430,7 @@ class TestRealServer:
     async def test_pages_and_an_expired_page(self, apiserver, real):
         await apiserver.create_namespace("pages")
         known = real._credentials
-        small = kube.KubeCluster(known, limits=kube.Limits(page=2))
+        small = kube.KubeCluster(known, limits=Limits(page=2))
 
         def config(name):
             metadata = {"name": name, "namespace": "pages"}
@@ -444,7 +450,7 @@ class TestRealServer:
     async def test_without_rights_or_name(self, apiserver):
         nobody = apiserver.kubeconfig(envtest.NOBODY)
         async with await kube.connect(kubeconfig=nobody) as cluster:
-            with pytest.raises(kube.interface.Forbidden, match="cannot list resource"):
+            with pytest.raises(Forbidden, match="cannot list resource"):
                 await cluster.list(kinds.POD)
         unknown = apiserver.kubeconfig("not-a-token")
         async with await kube.connect(kubeconfig=unknown) as cluster:

@@ -5,6 +5,7 @@ import random
 import sys
 import tracemalloc
 import zlib
+from collections.abc import Callable
 
 import pytest
 
@@ -15,7 +16,7 @@ if sys.version_info >= (3, 14):
 else:
     from backports import zstd
 
-CODERS = {
+CODERS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "x-gzip": gzip.compress,
     "deflate": zlib.compress,
@@ -85,7 +86,7 @@ def test_what_was_changed_on_the_way(coding):
     data = bytearray(coder(b"so many words" * 50))
     data[-2] ^= 0xFF
     with pytest.raises(content_codings.Undecodable, match=f"^not {coding} as it should be"):
-        decoded(coding, data)
+        decoded(coding, bytes(data))
 
 
 @CODINGS
@@ -111,7 +112,7 @@ def test_field_case_110_a_bomb_takes_no_more_memory_than_is_asked_of_it(coding):
 
 
 def test_a_frame_that_wants_much_memory_before_its_first_byte_is_refused():
-    options = {
+    options: dict[int, int] = {
         zstd.CompressionParameter.window_log: 27,
         zstd.CompressionParameter.content_size_flag: 0,
     }

@@ -105,9 +105,11 @@ def test_each_endpoint_gets_no_more_than_its_limit_and_the_rest_stay_in_order():
     w.put("p", "q")
     assert w.names == ["a", "b"]
     assert w.activation.waiting(KEY) == 2
-    w.got[0][1].release()
+    (_, first), (_, second) = w.got
+    assert isinstance(first, Place) and isinstance(second, Place)
+    first.release()
     assert w.names == ["a", "b", "c"]
-    w.got[1][1].release()
+    second.release()
     assert w.names == ["a", "b", "c", "d"]
 
 

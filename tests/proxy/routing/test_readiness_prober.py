@@ -221,6 +221,8 @@ async def test_field_case_c15_a_loop_that_comes_late_does_not_count_against_an_e
     """Each turn of the loop takes as long as the question may: a processor that is starved."""
     limit_s = 0.02
 
+    stalling: asyncio.Handle
+
     def stall() -> None:
         time.sleep(limit_s)  # noqa: TID251 - the fault itself
         nonlocal stalling
@@ -231,7 +233,12 @@ async def test_field_case_c15_a_loop_that_comes_late_does_not_count_against_an_e
     async with backend.running() as server, world() as w:
         refused = []
         unanswered = w.endpoints.unanswered
-        w.endpoints.unanswered = lambda *a, **k: (refused.append(a), unanswered(*a, **k))
+
+        def noted(*args, **named) -> None:
+            refused.append(args)
+            unanswered(*args, **named)
+
+        w.endpoints.unanswered = noted
         stalling = loop.call_soon(stall)
         w.put(pod(server, readiness=kind(port=server.port, timeout_s=limit_s, **path)))
         with hanging.guard():

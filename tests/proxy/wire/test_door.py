@@ -84,6 +84,7 @@ async def test_who_is_not_known_knocks():
 def test_a_host_that_reads_as_no_service_may_be_the_gateways_own():
     d = Door(RouteTable(), Keys(secret), GatewayConfig())
     scope = d.scope(b"laptop.local:8080")
+    assert isinstance(scope, OneService)
     with pytest.raises(Problem) as told:
         d.route(scope.key)
     assert told.value.code is Code.MODEL_NOT_FOUND

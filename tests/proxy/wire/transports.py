@@ -1,6 +1,8 @@
 """A transport that remembers, for protocols without a socket."""
 
+import asyncio
 import struct
+from typing import Any
 
 
 class Kernel:
@@ -16,17 +18,18 @@ class Kernel:
         return bytes(info[: min(size, self.size)])
 
 
-class Transport:
+class Transport(asyncio.Transport):
     """What a protocol did to it, in order."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.sent = b""
         self.did: list[str] = []
-        self.protocol: object = None
+        self.protocol: asyncio.BaseProtocol | None = None
         self.closing = False
         self.kernel: Kernel | None = None
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         self.sent += data
 
     def write_eof(self) -> None:
@@ -49,10 +52,10 @@ class Transport:
     def resume_reading(self) -> None:
         self.did.append("resume")
 
-    def set_protocol(self, protocol: object) -> None:
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self.protocol = protocol
 
-    def get_extra_info(self, name: str):
+    def get_extra_info(self, name: str, default: Any = None) -> Any:
         if name == "socket":
             return self.kernel
         return ("10.0.0.9", 1) if name == "peername" else None

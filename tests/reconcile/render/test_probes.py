@@ -77,7 +77,7 @@ def test_how_long_a_startup_probe_waits(probe, seconds: int):
     ],
 )
 def test_draining(drains: bool, timeout: str, own: int | None, grace_s, sleep: str | None):
-    lifecycle = {"preStopDrain": drains}
+    lifecycle: dict[str, object] = {"preStopDrain": drains}
     if own:
         lifecycle["terminationGracePeriodSeconds"] = own
     got = render({"drainTimeout": timeout}, lifecycle=lifecycle)

@@ -1,6 +1,7 @@
 """Facts as a status, row by row."""
 
 import datetime
+from typing import Any
 
 import pytest
 
@@ -20,7 +21,7 @@ QUOTA = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota:
 NO_ROOM = {"spec": {"replicas": 1}, "status": {"conditions": [QUOTA]}}
 
 
-def seen(*pods: Manifest, demand: int = 0, deployment: Manifest = IDLE, **more: object) -> Seen:
+def seen(*pods: Manifest, demand: int = 0, deployment: Manifest = IDLE, **more: Any) -> Seen:
     return Seen(
         facts=observe(*pods, deployment=deployment),
         demand=demand,

@@ -1,5 +1,7 @@
 """What Events say of a change of status."""
 
+from typing import Any
+
 import pytest
 
 from hearth import routes
@@ -15,7 +17,7 @@ APPLIED = Said("True", "ScaledObjectApplied")
 
 
 def state(
-    *pods: Manifest, demand: int = 0, after: LLMServiceStatus = NOTHING, **more: object
+    *pods: Manifest, demand: int = 0, after: LLMServiceStatus = NOTHING, **more: Any
 ) -> LLMServiceStatus:
     what = Seen(
         facts=observe(*pods), demand=demand, **{"autoscaling": APPLIED, "runtime": "r", **more}
@@ -105,5 +107,5 @@ ADVISED_ELSE = state(advice=("lower it",))
         (ADVISED, ASLEEP, []),
     ],
 )  # fmt: skip
-def test_between(before: LLMServiceStatus, after: LLMServiceStatus, expected: list[object]):
+def test_between(before: LLMServiceStatus, after: LLMServiceStatus, expected: list[tuple]):
     assert transitions.between(before, after) == [Transition(*row) for row in expected]

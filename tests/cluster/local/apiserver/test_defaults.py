@@ -40,9 +40,10 @@ def test_quantities_of_a_claim_and_of_volumes():
     claim = {"spec": {"resources": {"requests": {"storage": "1024Mi"}}}}
     defaults.prepare(kinds.CLAIM, claim)
     assert claim["spec"]["resources"]["requests"]["storage"] == "1Gi"
-    pod = {"spec": {"volumes": [{"name": "shm", "emptyDir": {"sizeLimit": "2048Mi"}}]}}
+    memory = {"sizeLimit": "2048Mi"}
+    pod = {"spec": {"volumes": [{"name": "shm", "emptyDir": memory}]}}
     defaults.prepare(kinds.POD, pod)
-    assert pod["spec"]["volumes"][0]["emptyDir"]["sizeLimit"] == "2Gi"
+    assert memory["sizeLimit"] == "2Gi"
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """KEDA's client: against the real scaler, and against scalers that misbehave."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import cast
 
 import anyio
 import anyio.lowlevel
@@ -139,7 +141,7 @@ class Odd(externalscaler_grpc.ExternalScalerBase):
 async def odd() -> AsyncIterator[ExternalPush]:
     server = Server([Odd()])
     await server.start("127.0.0.1", 0)
-    port = server._server.sockets[0].getsockname()[1]
+    port = cast(asyncio.Server, server._server).sockets[0].getsockname()[1]
     async with dialled(port) as source:
         yield source
     server.close()

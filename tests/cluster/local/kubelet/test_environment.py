@@ -2,10 +2,11 @@ import base64
 
 import pytest
 
+from hearth.api.meta import Manifest
 from hearth.cluster.local.kubelet import environment
 from hearth.cluster.local.kubelet.environment import CannotStart, Sources
 
-POD = {
+POD: Manifest = {
     "metadata": {
         "name": "chat-x",
         "namespace": "ai",

@@ -1,4 +1,5 @@
 import os
+from pathlib import Path
 
 from hearth.cluster.local.kubelet import logs
 
@@ -23,7 +24,7 @@ def test_a_log_goes_on_where_it_was(tmp_path):
 
 
 def test_a_disk_that_takes_no_more_loses_lines_not_the_pod():
-    log = logs.PodLog(logs.Path("/dev/full"), limit_bytes=100)
+    log = logs.PodLog(Path("/dev/full"), limit_bytes=100)
     log.write(b"lost")
     log.close()
 

@@ -2,6 +2,7 @@ import asyncio
 import socket
 import time
 from contextlib import asynccontextmanager
+from typing import cast
 
 import anyio
 import pytest
@@ -148,7 +149,7 @@ async def test_grpc():
     status = ServiceStatus()
     server = Server([Health({OVERALL: [status]})])
     await server.start(IP, 0)
-    port = server._server.sockets[0].getsockname()[1]
+    port = cast(asyncio.Server, server._server).sockets[0].getsockname()[1]
     try:
         status.set(True)
         assert await send(probes.Grpc(IP, port, "")) == prober.Result(True)
@@ -165,6 +166,8 @@ async def test_grpc():
 async def test_field_case_c15_a_loop_that_comes_late_fails_no_probe(kind):
     """Each turn takes as long as the probe may; the engine must not pay with its life."""
     limit_s = 0.02
+
+    stalling: asyncio.Handle
 
     def stall() -> None:
         time.sleep(limit_s)  # noqa: TID251 - the fault itself
