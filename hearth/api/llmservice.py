@@ -263,6 +263,10 @@ class LLMServiceStatus(Model):
     conditions: Annotated[list[Condition], Field(json_schema_extra=BY_TYPE)] = []
     """Ready, Active, Degraded and AutoscalingReady; Warning where there is one."""
 
+    def find_condition(self, kind: str) -> Condition | None:
+        """The condition of that type; None where there is none."""
+        return next((one for one in self.conditions if one.type == kind), None)
+
 
 class LLMService(CustomResource):
     """A model endpoint that sleeps while nobody asks."""

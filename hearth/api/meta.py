@@ -235,6 +235,25 @@ def key_of(manifest: Manifest) -> ServiceKey:
     return ServiceKey(metadata.get("namespace", ""), metadata["name"])
 
 
+def find_condition(manifest: Manifest, kind: str) -> Manifest:
+    """The condition of that type in an object's status; empty where there is none."""
+    for condition in (manifest.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == kind:
+            return dict(condition)
+    return {}
+
+
+def is_condition_true(manifest: Manifest, kind: str) -> bool:
+    """Whether an object has the condition of that type, with the status True."""
+    return find_condition(manifest, kind).get("status") == "True"
+
+
+def transition_time(before: Manifest, status: str, *, now: str) -> str:
+    """The lastTransitionTime of a condition that is `status` now; `before`: as it was, or empty."""
+    same = before.get("status") == status
+    return str(before["lastTransitionTime"]) if same else now
+
+
 def rfc3339(moment: datetime.datetime | float) -> str:
     """A time, or Unix seconds, as Kubernetes writes a Time: UTC, whole seconds (cut off)."""
     return _utc(moment).strftime("%Y-%m-%dT%H:%M:%SZ")

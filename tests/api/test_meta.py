@@ -153,3 +153,21 @@ def test_times_are_read_as_unix_seconds():
 )
 def test_durations_are_printed_as_go_does(seconds, text):
     assert meta.go_duration(seconds) == text
+
+
+def test_a_condition_is_found_by_its_type_and_is_true_where_it_says_so():
+    ready = {"type": "Ready", "status": "True"}
+    pod = {"status": {"conditions": [{"type": "Initialized", "status": "False"}, ready]}}
+    assert meta.find_condition(pod, "Ready") == ready
+    assert meta.is_condition_true(pod, "Ready")
+    assert not meta.is_condition_true(pod, "Initialized")
+    for bare in ({}, {"status": None}, {"status": {"conditions": None}}, pod):
+        assert meta.find_condition(bare, "Other") == {}
+        assert not meta.is_condition_true(bare, "Other")
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes():
+    before = {"type": "Ready", "status": "True", "lastTransitionTime": "old"}
+    assert meta.transition_time(before, "True", now="new") == "old"
+    assert meta.transition_time(before, "False", now="new") == "new"
+    assert meta.transition_time({}, "True", now="new") == "new"

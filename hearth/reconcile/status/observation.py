@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from hearth import names
-from hearth.api.meta import Manifest
+from hearth.api.meta import Manifest, find_condition
 from hearth.reconcile.status import pod_failures, served_name
 from hearth.reconcile.status.pod_failures import Memory, Verdict
 from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
@@ -132,7 +132,7 @@ def _template(pod: Manifest) -> str | None:
 
 
 def _deadline(deployment: Manifest | None, replicas: int) -> Failure | None:
-    said = pod_failures.condition(deployment or {}, "Progressing")
+    said = find_condition(deployment or {}, "Progressing")
     if not replicas or said.get("reason") != pod_failures.PROGRESS_DEADLINE:
         return None
     return Failure(
@@ -145,7 +145,7 @@ def _deadline(deployment: Manifest | None, replicas: int) -> Failure | None:
 def _stage(pod: Manifest) -> Stage:
     if pod_failures.is_ready(pod):
         return Stage.READY
-    scheduled = pod_failures.condition(pod, "PodScheduled")
+    scheduled = find_condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         return Stage.UNSCHEDULED
     running = (_serving_status(pod).get("state") or {}).get("running")
@@ -155,7 +155,7 @@ def _stage(pod: Manifest) -> Stage:
 def _message(stage: Stage, pod: Manifest) -> str:
     match stage:
         case Stage.UNSCHEDULED:
-            return str(pod_failures.condition(pod, "PodScheduled").get("message", ""))
+            return str(find_condition(pod, "PodScheduled").get("message", ""))
         case Stage.STARTING:
             waiting = (_serving_status(pod).get("state") or {}).get("waiting") or {}
             reason = waiting.get("reason", "")

@@ -3,9 +3,8 @@
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
-from hearth.api.meta import Duration, Manifest, unix_s
+from hearth.api.meta import Duration, Manifest, find_condition, is_condition_true, unix_s
 from hearth.routes import Failure
 
 SECOND_SIGHTING_S = 3.0
@@ -81,7 +80,7 @@ class Verdict:
 def refusal(deployment: Manifest | None) -> Refusal | None:
     """Why the Deployment gets no pods, though it wants some; None where it is not said."""
     found = deployment or {}
-    said = condition(found, "ReplicaFailure")
+    said = find_condition(found, "ReplicaFailure")
     if said.get("status") != "True" or not (found.get("spec") or {}).get("replicas", 1):
         return None
     message = str(said.get("message", ""))
@@ -156,15 +155,7 @@ def judge(pod: Manifest, memory: Memory, *, now_s: float) -> Verdict:
 
 def is_ready(pod: Manifest) -> bool:
     """The kubelet's word."""
-    return condition(pod, "Ready").get("status") == "True"
-
-
-def condition(manifest: Manifest, kind: str) -> dict[str, Any]:
-    """One condition of any object; empty where it has none of that type."""
-    for found in (manifest.get("status") or {}).get("conditions") or ():
-        if found.get("type") == kind:
-            return dict(found)
-    return {}
+    return is_condition_true(pod, "Ready")
 
 
 def _crash(status: Manifest, *, restarts: int) -> Failure | None:

@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple
 
 from hearth import names, routes
 from hearth.api.llmservice import Condition, LLMService, LLMServiceStatus, Phase
-from hearth.api.meta import Manifest, rfc3339
+from hearth.api.meta import Manifest, find_condition, rfc3339
 from hearth.reconcile.spec import spec_errors
 from hearth.reconcile.status import pod_failures
 from hearth.reconcile.status.observation import Facts, Stage
@@ -148,7 +148,7 @@ def autoscaling(
         )
     complains = complaint(scaled_object)
     known = before is not None and complains is not None and before.reason == complains.reason
-    said = pod_failures.condition(scaled_object, "Ready")
+    said = find_condition(scaled_object, "Ready")
     if said.get("status") == "False" and not _answers(said):
         return Said("False", said.get("reason") or "NotReady", said.get("message", ""))
     if paused:
@@ -181,13 +181,13 @@ def complaint(scaled_object: Manifest | None) -> Said | None:
     """What KEDA says went wrong between it, Hearth and the HPA; all of it may be a hand-over's."""
     if scaled_object is None:
         return None
-    said = pod_failures.condition(scaled_object, "Ready")
+    said = find_condition(scaled_object, "Ready")
     if said.get("status") == "False" and _answers(said):
         return Said("False", said["reason"], said.get("message", ""))
     if said.get("status") == "Unknown" and _answers(said):
         return Said("Unknown", said["reason"], said.get("message", ""))
     # KEDA from 2.20.2 on tells of the HPA that it made.
-    hpa = pod_failures.condition(scaled_object, "HPAActive")
+    hpa = find_condition(scaled_object, "HPAActive")
     if hpa.get("status") == "False":
         return Said(
             "False",
@@ -206,30 +206,22 @@ def _answers(said: Manifest) -> bool:
 
 def last_autoscaling(service: LLMService) -> Said | None:
     """What the last status says of KEDA's side."""
-    for condition in service.status.conditions:
-        if condition.type == AUTOSCALING:
-            return Said(condition.status, condition.reason, condition.message)
-    return None
+    last = service.status.find_condition(AUTOSCALING)
+    return Said(last.status, last.reason, last.message) if last is not None else None
 
 
 def connected(service: LLMService) -> bool:
     """Whether KEDA listened to this service by the last status."""
-    return not any(
-        condition.type == AUTOSCALING and condition.reason == _NOT_CONNECTED
-        for condition in service.status.conditions
-    )
+    last = service.status.find_condition(AUTOSCALING)
+    return last is None or last.reason != _NOT_CONNECTED
 
 
 def failed(service: LLMService) -> Said | None:
     """The backend's failure that the last status tells of."""
-    for condition in service.status.conditions:
-        if (
-            condition.type == DEGRADED
-            and condition.status == "True"
-            and condition.reason in pod_failures.REASONS
-        ):
-            return Said("True", condition.reason, condition.message)
-    return None
+    last = service.status.find_condition(DEGRADED)
+    if last is None or last.status != "True" or last.reason not in pod_failures.REASONS:
+        return None
+    return Said("True", last.reason, last.message)
 
 
 def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:

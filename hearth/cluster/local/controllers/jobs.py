@@ -3,7 +3,7 @@
 import datetime
 from typing import Any
 
-from hearth.api.meta import Manifest, rfc3339, unix_s
+from hearth.api.meta import Manifest, is_condition_true, rfc3339, unix_s
 from hearth.cluster.local.controllers import owned_pods
 from hearth.cluster.local.controllers.owned_pods import Decision
 
@@ -63,10 +63,7 @@ def decide(job: Manifest, pods: list[Manifest], *, now: datetime.datetime) -> De
 
 def finished(job: Manifest) -> bool:
     """Whether it is Complete or Failed, for good."""
-    return any(
-        condition["type"] in ("Complete", "Failed") and condition["status"] == "True"
-        for condition in job.get("status", {}).get("conditions", ())
-    )
+    return is_condition_true(job, "Complete") or is_condition_true(job, "Failed")
 
 
 def _failure(

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from hearth.api.meta import Manifest, unix_s
+from hearth.api.meta import Manifest, is_condition_true, unix_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +38,7 @@ def over(pod: Manifest) -> bool:
 
 def ready(pod: Manifest) -> bool:
     """Whether it may be sent requests."""
-    conditions = pod.get("status", {}).get("conditions", ())
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return is_condition_true(pod, "Ready")
 
 
 def created(pod: Manifest) -> float:

@@ -4,7 +4,7 @@ import datetime
 from dataclasses import dataclass
 from typing import Any
 
-from hearth.api.meta import Manifest, rfc3339, unix_s
+from hearth.api.meta import Manifest, find_condition, rfc3339, transition_time, unix_s
 
 _COMPLETE = "NewReplicaSetAvailable"
 _RUNNING = "ReplicaSetUpdated"
@@ -28,7 +28,6 @@ def status(
     deployment: Manifest, counts: Counts, *, template: str, now: datetime.datetime
 ) -> dict[str, Any]:
     """The whole status.  Counts of zero are left out, as Kubernetes does."""
-    before = deployment.get("status", {})
     missing = max(0, deployment["spec"]["replicas"] - counts.ready)
     named = {
         "replicas": counts.replicas,
@@ -48,7 +47,7 @@ def status(
         "observedGeneration": deployment["metadata"]["generation"],
         **{name: count for name, count in named.items() if count},
         "conditions": [
-            _condition(before, available, now),
+            _condition(deployment, available, now),
             _progressing(deployment, counts, template=template, now=now),
         ],
     }
@@ -58,16 +57,11 @@ def deadline_in_s(
     deployment: Manifest, status: dict[str, Any], now: datetime.datetime
 ) -> float | None:
     """Seconds until a rollout that makes no progress is overdue; None when none runs."""
-    condition = find(status, "Progressing")
-    if condition is None or condition["reason"] != _RUNNING:
+    condition = find_condition({"status": status}, "Progressing")
+    if condition.get("reason") != _RUNNING:
         return None
     limit_s: int = deployment["spec"]["progressDeadlineSeconds"]
     return max(0.0, unix_s(condition["lastUpdateTime"]) + limit_s - now.timestamp())
-
-
-def find(status: dict[str, Any], kind: str) -> dict[str, Any] | None:
-    """The condition of that type."""
-    return next((c for c in status.get("conditions", ()) if c["type"] == kind), None)
 
 
 def _progressing(
@@ -79,24 +73,24 @@ def _progressing(
     come up after a later scaling are no failed rollout.
     """
     before = deployment.get("status", {})
-    last = find(before, "Progressing")
+    last = find_condition(deployment, "Progressing")
     rollout = f'ReplicaSet "{deployment["metadata"]["name"]}-{template}"'
-    if last is not None and not last["message"].startswith(rollout):
-        last = None  # it speaks of another template
+    if last and not last["message"].startswith(rollout):
+        last = {}  # it speaks of another template
     wanted = deployment["spec"]["replicas"]
     complete = counts.updated == counts.replicas == counts.ready == wanted
-    if complete or (last is not None and last["reason"] == _COMPLETE):
+    if complete or last.get("reason") == _COMPLETE:
         said = {"status": "True", "reason": _COMPLETE}
         text = f"{rollout} has successfully progressed."
-        return _condition(before, {"type": "Progressing", **said, "message": text}, now)
-    if last is None or _moved(before, counts):
+        return _condition(deployment, {"type": "Progressing", **said, "message": text}, now)
+    if not last or _moved(before, counts):
         said = {"status": "True", "reason": _RUNNING, "message": f"{rollout} is progressing."}
-        condition = _condition(before, {"type": "Progressing", **said}, now)
+        condition = _condition(deployment, {"type": "Progressing", **said}, now)
         return {**condition, "lastUpdateTime": rfc3339(now)}
     if last["reason"] == _OVERDUE or deadline_in_s(deployment, before, now) == 0:
         said = {"status": "False", "reason": _OVERDUE}
         text = f"{rollout} has timed out progressing."
-        return _condition(before, {"type": "Progressing", **said, "message": text}, now)
+        return _condition(deployment, {"type": "Progressing", **said, "message": text}, now)
     return last
 
 
@@ -110,13 +104,12 @@ def _moved(before: dict[str, Any], counts: Counts) -> bool:
 
 
 def _condition(
-    before: dict[str, Any], said: dict[str, str], now: datetime.datetime
+    deployment: Manifest, said: dict[str, str], now: datetime.datetime
 ) -> dict[str, Any]:
     """A condition whose times move only when it says something else."""
-    last = find(before, said["type"])
-    if last is not None and said.items() <= last.items():
+    last = find_condition(deployment, said["type"])
+    if said.items() <= last.items():
         return last
-    flipped = last is None or last["status"] != said["status"]
     time = rfc3339(now)
-    changed = time if flipped or last is None else last["lastTransitionTime"]
+    changed = transition_time(last, said["status"], now=time)
     return {**said, "lastUpdateTime": time, "lastTransitionTime": changed}

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from hearth.api.meta import Manifest
+from hearth.api.meta import Manifest, transition_time
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,11 +161,8 @@ def _timed(conditions: list[Manifest], before: Iterable[Manifest], now: str) -> 
     known = {one["type"]: one for one in before}
     timed = []
     for one in conditions:
-        old = known.get(one["type"])
-        same = old is not None and old["status"] == one["status"]
-        timed.append(
-            {**one, "lastTransitionTime": old["lastTransitionTime"] if old and same else now}
-        )
+        changed = transition_time(known.get(one["type"], {}), one["status"], now=now)
+        timed.append({**one, "lastTransitionTime": changed})
     return timed
 
 

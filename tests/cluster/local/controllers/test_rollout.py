@@ -1,5 +1,6 @@
 import pytest
 
+from hearth.api.meta import find_condition
 from hearth.cluster.local.controllers import rollout
 from hearth.cluster.local.controllers.rollout import Counts
 from tests.cluster.local.controllers.workloads_of import NOW, at, deployment, spelled
@@ -19,7 +20,7 @@ def status(owner, numbers, *, template="h1", now=NOW):
 
 
 def progress(found):
-    condition = rollout.find(found, "Progressing")
+    condition = find_condition({"status": found}, "Progressing")
     return condition["status"], condition["reason"]
 
 
@@ -46,7 +47,7 @@ def test_counts_of_zero_are_left_out():
 @pytest.mark.parametrize("ready, least, said", [(1, 1, "True"), (0, 1, "False")])
 def test_availability(ready, least, said):
     found = status(deployment(1), counts(1, ready=ready, least=least))
-    assert rollout.find(found, "Available")["status"] == said
+    assert find_condition({"status": found}, "Available")["status"] == said
 
 
 def test_saying_the_same_moves_no_time():
@@ -71,7 +72,7 @@ def test_the_life_of_a_rollout():
     assert progress(done) == COMPLETE
     lost = status(deployment(1, status=done), counts(1, least=1), now=at(5000))
     assert progress(lost) == COMPLETE
-    assert rollout.find(lost, "Available")["lastTransitionTime"] == spelled(5000)
+    assert find_condition({"status": lost}, "Available")["lastTransitionTime"] == spelled(5000)
 
 
 def test_progress_moves_the_deadline():
@@ -79,7 +80,7 @@ def test_progress_moves_the_deadline():
     later = status(deployment(2, status=started), counts(2, ready=1), now=at(500))
     assert progress(later) == RUNNING
     assert rollout.deadline_in_s(deployment(), later, at(500)) == 600
-    assert rollout.find(later, "Progressing")["lastTransitionTime"] == spelled()
+    assert find_condition({"status": later}, "Progressing")["lastTransitionTime"] == spelled()
 
 
 def test_old_pods_that_went_are_progress():
