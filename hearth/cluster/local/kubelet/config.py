@@ -19,8 +19,6 @@ class KubeletConfig:
     """Image glob to command line, tried in this order before the built-in ones."""
     claims: Mapping[str, Path] = field(default_factory=dict)
     """Folder of a volume claim, by `namespace/name`."""
-    inherit_env: tuple[str, ...] = ()
-    """Variables that pods get from Hearth's environment beyond `environment.INHERITED`."""
     open_files: int | None = None
     """Soft limit of what pods may have open; None: Hearth's own."""
     backoff_s: float = 10.0

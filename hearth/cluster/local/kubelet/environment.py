@@ -1,14 +1,14 @@
 """Resolve a container's environment as Kubernetes defines it.
 
-A pod's process gets, in this order, each overriding the ones before: what `INHERITED` and the
-setting `inherit_env` name in Hearth's own environment, what names its devices, `env`.
+A pod's process gets, in this order, each overriding the ones before: what `INHERITED` names in
+Hearth's own environment, what names its devices, `env`.
 Nothing else of Hearth's environment reaches a pod, so no key or token of Hearth's does.
 """
 
 import base64
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from hearth.api.meta import Manifest, Quantity
@@ -50,9 +50,9 @@ class Sources:
     config_maps: Mapping[str, Manifest | None]
 
 
-def inherited(environ: Mapping[str, str], *, more: Iterable[str] = ()) -> dict[str, str]:
+def inherited(environ: Mapping[str, str]) -> dict[str, str]:
     """The part of Hearth's own environment that a pod may see."""
-    return {name: environ[name] for name in (*INHERITED, *more) if name in environ}
+    return {name: environ[name] for name in INHERITED if name in environ}
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:

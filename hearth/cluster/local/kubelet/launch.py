@@ -66,7 +66,7 @@ async def prepare(container: Manifest, context: PodContext) -> Launch:
         volumes.ReferencedObjects(secrets=secrets, config_maps=config_maps, claims=claims),
     )
     _check_ports(container, ip=ip)
-    inherited = environment.inherited(machine.environ, more=machine.config.inherit_env)
+    inherited = environment.inherited(machine.environ)
     named = {"HOSTNAME": pod["metadata"]["name"], **context.device_env}
     translated = {name: mounts.translate(value) for name, value in own.items()}
     return Launch(

@@ -22,10 +22,10 @@ async def told(here, name, *, args=(), volumes=(), **container):
 
 async def test_what_a_program_sees(tmp_path, monkeypatch):
     monkeypatch.setenv("HEARTH_SECRET", "hidden")
-    monkeypatch.setenv("MINE", "shown")
+    monkeypatch.setenv("LANGUAGE", "shown")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     (tmp_path / "claims/ai/made").mkdir(parents=True)
-    async with machine(tmp_path, inherit_env=("MINE",), devices={"nvidia.com/gpu": 2}) as here:
+    async with machine(tmp_path, devices={"nvidia.com/gpu": 2}) as here:
         saw = await told(
             here,
             "tells",
@@ -43,7 +43,7 @@ async def test_what_a_program_sees(tmp_path, monkeypatch):
         ip, folder = pod["status"]["podIP"], str(tmp_path / "claims/ai/made")
     assert saw["argv"] == [f"--host={ip}", f"--dir={folder}/x", "$(POD_IP)", "$(NOBODY)"]
     env = saw["env"]
-    assert (env["HOME"], env["NODE"], env["MINE"]) == (folder, "local", "shown")
+    assert (env["HOME"], env["NODE"], env["LANGUAGE"]) == (folder, "local", "shown")
     assert (env["CUDA_VISIBLE_DEVICES"], env["HOSTNAME"]) == ("0", "tells")
     assert "HEARTH_SECRET" not in env
     assert saw["cwd"] == str(tmp_path / "pods" / pod["metadata"]["uid"] / "work")
