@@ -9,7 +9,7 @@ import argparse
 
 import anyio
 
-from hearth import loop
+from hearth import host_port, loop
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.keda.demand_view import ScalerGate
@@ -46,10 +46,8 @@ def backend(address: str, *, ready: bool = True) -> Backend:
 
     It is as long as `MODEL`: the load generator compares the size of the body that arrives.
     """
-    host, _, port = address.rpartition(":")
-    return Backend(
-        uid=address, pod="pod", host=host, port=int(port), ready=ready, served_name="tinyllm"
-    )
+    host, port = host_port.split(address)
+    return Backend(uid=address, pod="pod", host=host, port=port, ready=ready, served_name="tinyllm")
 
 
 async def read_secret(_namespace: str, _name: str) -> dict[str, bytes]:

@@ -16,13 +16,14 @@ from hearth import log as logs
 from hearth.admin import server as admin_server
 from hearth.admin.access import Access
 from hearth.admin.server import Admin
-from hearth.api.meta import ServiceKey, authority
+from hearth.api.meta import ServiceKey
 from hearth.autoscaling import Autoscaling
 from hearth.cluster import kinds
 from hearth.cluster.controller import Controller
 from hearth.cluster.interface import Cluster, NotFound
 from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
+from hearth.host_port import authority
 from hearth.keda import scaler_server
 from hearth.keda.scaler_server import ScalerServer
 from hearth.keda.tls.certificate_store import CertificateStore

@@ -11,7 +11,7 @@ import anyio
 
 from hearth import loop, process_limits
 from hearth.api import manifests
-from hearth.api.meta import Duration, authority
+from hearth.api.meta import Duration
 from hearth.app import App, CannotStart
 from hearth.cluster.autoscaler.engine import Timing
 from hearth.cluster.local.cluster import LocalCluster
@@ -22,6 +22,7 @@ from hearth.cluster.local.kubelet.kubelet import Kubelet
 from hearth.cluster.local.kubelet.orphans import CannotRun
 from hearth.cluster.local.manifests.files import Files, PathMissing
 from hearth.console import Console
+from hearth.host_port import authority
 from hearth.line_writer import LineWriter
 from hearth.process_limits import OpenFiles
 from hearth.settings import LocalSettings

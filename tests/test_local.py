@@ -6,10 +6,10 @@ import aiohttp
 import pytest
 
 from hearth import local
-from hearth.api.meta import authority
 from hearth.app import App, CannotStart
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.cluster.local.kubelet import orphans
+from hearth.host_port import authority
 from hearth.proxy.routing.hosts import HostTable
 from hearth.settings import LocalSettings
 

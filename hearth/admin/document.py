@@ -10,8 +10,9 @@ from typing import Literal
 import msgspec
 
 import hearth
-from hearth.api.meta import ServiceKey, authority
+from hearth.api.meta import ServiceKey
 from hearth.demand import Demand, DemandTable
+from hearth.host_port import authority
 from hearth.routes import Backend, Delay, ProbeResult, Route, RouteTable, SpecRejection
 
 DELETED = "Deleted"

@@ -16,8 +16,9 @@ from aiohttp import hdrs, web
 from hearth import bind_errors, listening, web_origin
 from hearth.admin import document, feed, page
 from hearth.admin.access import Access
-from hearth.api.meta import ServiceKey, authority
+from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
+from hearth.host_port import authority
 from hearth.routes import RouteTable
 
 log = logging.getLogger(__name__)

@@ -273,8 +273,3 @@ def _utc(moment: datetime.datetime | float) -> datetime.datetime:
     if isinstance(moment, datetime.datetime):
         return moment.astimezone(datetime.UTC)
     return datetime.datetime.fromtimestamp(moment, datetime.UTC)
-
-
-def authority(host: str, port: int) -> str:
-    """Host and port as a URL, a Host field or a log line has them: IPv6 addresses in brackets."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

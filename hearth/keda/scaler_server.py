@@ -13,8 +13,9 @@ from grpclib.server import Server
 from h2.settings import SettingCodes
 
 from hearth import bind_errors, listening, tcp_keepalive
-from hearth.api.meta import ServiceKey, authority
+from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
+from hearth.host_port import authority
 from hearth.keda import grpc_fast_path
 from hearth.keda.demand_view import DemandView, ScalerGate
 from hearth.keda.external_scaler import ExternalScaler

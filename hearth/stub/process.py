@@ -8,6 +8,7 @@ from pathlib import Path
 
 from aiohttp import web
 
+from hearth.host_port import authority
 from hearth.stub import options, record, server
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
@@ -32,7 +33,7 @@ async def run(opts: options.Options) -> int:
         _say(f"crashing as told, exit code {code}")
         return code
     try:
-        log = record.Record(opts.record, engine=_authority(opts.host, opts.port))
+        log = record.Record(opts.record, engine=authority(opts.host, opts.port))
     except OSError as error:
         _say(f"cannot write {opts.record}: {error.strerror}; give --record another file")
         return 1
@@ -45,7 +46,7 @@ async def run(opts: options.Options) -> int:
         if not opts.listen_late or await _ready(engine, opts, stop, ready_at=ready_at):
             await _serve(engine, runner, opts, stop, ready_at=ready_at)
     except OSError as error:
-        where = _authority(opts.host, opts.port)
+        where = authority(opts.host, opts.port)
         _say(f"cannot listen on {where}: {error}; give another --host or --port")
         return 1
     finally:
@@ -66,7 +67,7 @@ async def _serve(
     site = web.TCPSite(runner, opts.host, opts.port, backlog=4096)
     await site.start()
     host, port = runner.addresses[0][:2]
-    _say(f"listening on http://{_authority(host, port)} as {', '.join(opts.models)}")
+    _say(f"listening on http://{authority(host, port)} as {', '.join(opts.models)}")
     if await _ready(engine, opts, stop, ready_at=ready_at):
         _say("ready")
         await stop.wait()
@@ -121,11 +122,6 @@ def _age_s() -> float:
     except (OSError, AttributeError, IndexError, ValueError):
         return 0.0
     return age if 0 <= age < _PLAUSIBLE_AGE_S else 0.0
-
-
-def _authority(host: str, port: int) -> str:
-    """As in `hearth.api.meta`, which takes longer to import than the engine to start."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _say(line: str) -> None:

@@ -109,13 +109,6 @@ def test_keys_are_spelled_as_kubectl_does():
     assert meta.key_of({"metadata": {"name": "x"}}) == ServiceKey("", "x")
 
 
-@pytest.mark.parametrize(
-    ("host", "text"), [("10.0.0.1", "10.0.0.1:80"), ("pod", "pod:80"), ("fd00::1", "[fd00::1]:80")]
-)
-def test_field_case_93_an_address_of_ipv6_stands_in_brackets(host, text):
-    assert meta.authority(host, 80) == text
-
-
 def test_times_are_utc_and_whole_seconds():
     cet = datetime.timezone(datetime.timedelta(hours=1))
     moment = datetime.datetime(2026, 1, 1, 13, 0, 0, 999_999, tzinfo=cet)

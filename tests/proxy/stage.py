@@ -13,8 +13,9 @@ import anyio
 import anyio.abc
 import yarl
 
-from hearth.api.meta import ServiceKey, authority
+from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
+from hearth.host_port import authority
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.routing.hosts import HostTable

@@ -9,7 +9,8 @@ import anyio
 import anyio.abc
 
 from hearth import running_time
-from hearth.api.meta import ServiceKey, authority
+from hearth.api.meta import ServiceKey
+from hearth.host_port import authority
 from hearth.proxy.background import Nursery
 from hearth.proxy.routing.usable_endpoints import Endpoints
 from hearth.routes import Backend, HttpReadiness, ProbeResult, TcpReadiness

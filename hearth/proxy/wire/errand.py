@@ -8,8 +8,9 @@ import logging
 from abc import ABC, abstractmethod
 from typing import NoReturn
 
-from hearth.api.meta import ServiceKey, authority
+from hearth.api.meta import ServiceKey
 from hearth.demand import DemandClaim, QueueFull
+from hearth.host_port import authority
 from hearth.proxy import error_messages
 from hearth.proxy.errors import Code, Problem
 from hearth.proxy.observer import Outcome

@@ -5,7 +5,7 @@ import logging
 from collections.abc import Callable
 from typing import Protocol, cast
 
-from hearth.api.meta import authority
+from hearth.host_port import authority
 from hearth.proxy.wire import delivery, heads
 from hearth.proxy.wire.framing import Chunked
 

@@ -8,7 +8,8 @@ import aiohttp
 import anyio
 import msgspec
 
-from hearth.api.meta import ServiceKey, authority
+from hearth.api.meta import ServiceKey
+from hearth.host_port import authority
 from hearth.routes import Backend
 
 ASK_AGAIN_S = 10.0

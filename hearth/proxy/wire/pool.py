@@ -9,7 +9,7 @@ from typing import Protocol
 import anyio.lowlevel
 
 from hearth import running_time, tcp_keepalive
-from hearth.api.meta import authority
+from hearth.host_port import authority
 from hearth.proxy.background import Main
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.sweep import NEVER, Sweep

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from hearth.api.meta import authority
+from hearth.host_port import authority
 from hearth.proxy.body import body_fields
 from hearth.proxy.body.body_budget import Held
 from hearth.proxy.wire.heads import RequestHead

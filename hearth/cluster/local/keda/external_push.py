@@ -9,6 +9,7 @@ from grpclib.client import Channel, UnaryStreamMethod
 from grpclib.const import Status
 from grpclib.exceptions import GRPCError, ProtocolError, StreamTerminatedError
 
+from hearth import host_port
 from hearth.api.meta import ServiceKey
 from hearth.cluster.autoscaler.source import MetricSpec, NotOffered, SourceError
 from hearth.cluster.local.keda.scale_spec import ScaleTrigger
@@ -29,8 +30,7 @@ class Channels:
         """The trigger of the ScaledObject `key`."""
         channel = self._channels.get(trigger.address)
         if channel is None:
-            host, _, port = trigger.address.rpartition(":")
-            channel = Channel(host.strip("[]"), int(port))
+            channel = Channel(*host_port.split(trigger.address))
             self._channels[trigger.address] = channel
         return ExternalPush(channel, key, trigger)
 

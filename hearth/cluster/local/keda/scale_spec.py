@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from hearth import host_port
 from hearth.api.meta import Manifest, ServiceKey, key_of
 from hearth.cluster.autoscaler.algorithms import DOWN, UP, Hpa, ScalingRules, ZeroScaling
 from hearth.cluster.autoscaler.config import AutoscalerConfig
@@ -95,15 +96,18 @@ def _some(triggers: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
 def _trigger(trigger: Mapping[str, Any]) -> ScaleTrigger:
     metadata: Mapping[str, str] = trigger.get("metadata", {})
     address = metadata.get("scalerAddress", "")
-    _, _, port = address.rpartition(":")
     if trigger.get("type") != "external-push":
         raise BadScaledObject("spec.triggers: only external-push is built into this cluster")
     if trigger.get("metricType", "AverageValue") != "AverageValue":
         raise BadScaledObject("spec.triggers: metricType must be AverageValue")
     if trigger.get("authenticationRef") or metadata.get("enableTLS", "false") != "false":
         raise BadScaledObject("spec.triggers: TLS is not built into this cluster")
-    if not port.isdecimal():
-        raise BadScaledObject(f"spec.triggers: scalerAddress must be host:port, not {address!r}")
+    try:
+        host_port.split(address)
+    except ValueError as error:
+        raise BadScaledObject(
+            f"spec.triggers: scalerAddress must be host:port, not {address!r}"
+        ) from error
     return ScaleTrigger(address, tuple(sorted(metadata.items())))
 
 

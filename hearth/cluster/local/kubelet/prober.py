@@ -13,8 +13,8 @@ from grpclib.health.v1.health_grpc import HealthStub
 from grpclib.health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 
 from hearth import running_time
-from hearth.api.meta import authority
 from hearth.cluster.local.kubelet import probes, processes
+from hearth.host_port import authority
 
 _REDIRECTS = 10
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)

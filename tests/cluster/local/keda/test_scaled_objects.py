@@ -10,6 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
+from hearth import host_port
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.autoscaler.engine import Timing
@@ -189,9 +190,8 @@ async def test_the_scaler_may_come_later(world):
     await world.deploy()
     manifest = await said(world.cluster, "Ready", "False", "ScaledObjectCheckFailed")
     assert world.address in manifest["status"]["conditions"][0]["message"]
-    host, _, port = world.address.rpartition(":")
     again = ScalerServer(world.demand, world.routes, clock=world.time.clock)
-    await again.start(host, int(port))
+    await again.start(*host_port.split(world.address))
     again.gate.open()
     world.demand.admit(KEY, limit=1)
     await world.time.sleep_out(2)
@@ -207,9 +207,8 @@ async def test_a_scaler_that_restarts_is_dialled_again(world):
     await world.time.sleeping(20)
     await world.server.stop()
     await world.time.sleeping(2)
-    host, _, port = world.address.rpartition(":")
     again = ScalerServer(world.demand, world.routes, clock=world.time.clock)
-    await again.start(host, int(port))
+    await again.start(*host_port.split(world.address))
     again.gate.open()
     world.demand.admit(KEY, limit=1)
     world.time.advance(2)
