@@ -216,7 +216,7 @@ async def in_memory(given: Any) -> dict[str, Any]:
     app = App(cluster, settings)
     async with app.listen(), anyio.create_task_group() as tasks:
         tasks.start_soon(app.watch)
-        tasks.start_soon(app.lead, settings.site())
+        tasks.start_soon(app.lead, settings.to_release())
         result = await Bench(app, cluster, given).measure()
         tasks.cancel_scope.cancel()
     return result

@@ -34,13 +34,13 @@ from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.routing.api_keys import ReadSecret
 from hearth.proxy.routing.hosts import HostTable
-from hearth.reconcile.caches import GUARDED, OWNED, Watching
+from hearth.reconcile.caches import OWNED, OWNED_AND_POLICIES, Caches
 from hearth.reconcile.key_secrets import KeySecrets
-from hearth.reconcile.namespace_reconciler import SharedEndpoints
-from hearth.reconcile.render.release import Site
-from hearth.reconcile.requeue import Edges, FirstLook
-from hearth.reconcile.route_publisher import Publisher
-from hearth.reconcile.service_reconciler import Reconciler
+from hearth.reconcile.namespace_reconciler import NamespaceReconciler
+from hearth.reconcile.render.release import Release
+from hearth.reconcile.requeue import InitialSync, RequeueOnDemand
+from hearth.reconcile.route_publisher import RoutePublisher
+from hearth.reconcile.service_reconciler import ServiceReconciler
 from hearth.reconcile.vanished_pods import VanishedPods
 from hearth.routes import RouteTable
 from hearth.settings import Settings
@@ -115,16 +115,16 @@ class App:
         self.metrics.read_connections(self.scaler.connections)
         self._namespaces: WorkQueue[str] = WorkQueue()
         self.certificates.listen(self._services.add)
-        self.watching = Watching(
+        self.caches = Caches(
             cluster,
             groups=settings.groups,
             enqueue=self._services.add,
             enqueue_namespace=self._add_namespace,
             shared_service=settings.shared_service,
-            owned=GUARDED if settings.site().backend_guard == "policy" else OWNED,
+            owned=OWNED_AND_POLICIES if settings.to_release().backend_guard == "policy" else OWNED,
             replica_sets=replica_sets,
         )
-        for informer in self.watching.informers:
+        for informer in self.caches.informers:
             pauses = functools.partial(getattr, informer, "long_pauses")
             self.metrics.read_informer(str(informer.kind), informer.staleness_s, pauses)
         self.metrics.read_queue("services", self._services.__len__)
@@ -134,7 +134,7 @@ class App:
             demand=self.demand,
             routes=self.routes,
             scaler=self.scaler,
-            watching=self.watching,
+            caches=self.caches,
             services=self._services,
             metrics=self.metrics,
             polling_s=settings.polling_interval,
@@ -146,7 +146,7 @@ class App:
             self.routes,
             self.metrics,
             {"hearth": self._why_unready},
-            watches={str(i.kind): i.staleness_s for i in self.watching.informers},
+            watches={str(i.kind): i.staleness_s for i in self.caches.informers},
             domains=(
                 *settings.admin_hosts,
                 *settings.ingress_domain,
@@ -195,16 +195,16 @@ class App:
         """Keep in memory what the cluster holds, until cancelled.  Started once all was read."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self.metrics.watch_loop)
-            for informer in self.watching.informers:
+            for informer in self.caches.informers:
                 tasks.start_soon(informer.run)
-            for informer in self.watching.informers:
+            for informer in self.caches.informers:
                 await informer.synced.wait()
             self._unready = None
             task_status.started()
 
     async def lead(
         self,
-        site: Site,
+        release: Release,
         *,
         watchdog_s: float | None = None,
         task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
@@ -214,34 +214,34 @@ class App:
         `watchdog_s`: how long KEDA may take to act on a push; None: as long as it likes.  Started
         once every service that there is has a route: from then on the tables are complete.
         """
-        shared = SharedEndpoints(
-            self._cluster, self.watching, site=site, changed=self._services.add
+        shared = NamespaceReconciler(
+            self._cluster, self.caches, release=release, changed=self._services.add
         )
-        publisher = Publisher(
-            self.watching,
+        publisher = RoutePublisher(
+            self.caches,
             routes=self.routes,
             demand=self.demand,
-            shared_refusal=shared.refusal,
+            shared_rejection=shared.rejection,
             certificate_problem=self.certificates.problem,
             connected=self._autoscaling.connected,
             key_problem=self._key_secrets.problem,
-            stands=self._autoscaling.complaint_persists,
+            complaint_persists=self._autoscaling.complaint_persists,
             lagging=self._autoscaling.lagging,
         )
-        reconciler = Reconciler(
+        reconciler = ServiceReconciler(
             self._cluster,
-            self.watching,
+            self.caches,
             routes=self.routes,
             demand=self.demand,
-            site=site,
+            release=release,
             publisher=publisher,
             key_secrets=self._key_secrets,
         )
-        informers = self.watching.informers
-        first = FirstLook(reconciler.reconcile)
+        informers = self.caches.informers
+        initial_sync = InitialSync(reconciler.reconcile)
         services = Controller(
             "services",
-            first.reconcile,
+            initial_sync.reconcile,
             queue=self._services,
             informers=informers,
             observer=self._passed,
@@ -250,20 +250,20 @@ class App:
             "namespaces", shared.reconcile, queue=self._namespaces, informers=informers
         )
         vanished = VanishedPods(
-            self._cluster, self.watching, routes=self.routes, in_flight=self.gateway.in_flight
+            self._cluster, self.caches, routes=self.routes, in_flight=self.gateway.in_flight
         )
         pods = Controller("vanished pods", vanished.reconcile, queue=vanished.queue)
-        edges = Edges(self.demand, self.routes, self._services)
+        requeue_on_demand = RequeueOnDemand(self.demand, self.routes, self._services)
         stops = (
             publisher.follow(),
             vanished.follow(),
-            self.demand.listen(edges),
+            self.demand.listen(requeue_on_demand),
             self.routes.listen_probes(self._services.add),
         )
         try:
             async with anyio.create_task_group() as tasks:
                 # Before the first route: a field that the cluster drops may be who may ask.
-                await tasks.start(self.watching.schemas.run)
+                await tasks.start(self.caches.crd_check.run)
                 tasks.start_soon(services.run)
                 tasks.start_soon(namespaces.run)
                 tasks.start_soon(pods.run)
@@ -272,7 +272,7 @@ class App:
                 tasks.start_soon(self._autoscaling.run, watchdog_s)
                 for informer in informers:
                     await informer.synced.wait()
-                await first.over(self.watching.known())
+                await initial_sync.wait_for(self.caches.service_keys())
                 self.routes.complete = True
                 with anyio.move_on_after(_CERTIFICATES_S):
                     await self.certificates.settled()
@@ -295,7 +295,7 @@ class App:
     def _why_unready(self) -> str | None:
         if self._unready != _NOT_READ:
             return self._unready
-        unread = [one for one in self.watching.informers if not one.synced.is_set()]
+        unread = [one for one in self.caches.informers if not one.synced.is_set()]
         refused = ", ".join(str(one.kind) for one in unread if one.forbidden)
         if refused:
             return (

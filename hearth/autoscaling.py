@@ -13,7 +13,7 @@ from hearth.keda.scaler_server import ScalerServer
 from hearth.keda.scaling_inputs import ScalingInputs
 from hearth.keda.watchdog import Watchdog
 from hearth.metrics.prometheus import Metrics
-from hearth.reconcile.caches import Watching
+from hearth.reconcile.caches import Caches
 from hearth.reconcile.status import telling
 from hearth.routes import RouteTable
 
@@ -28,7 +28,7 @@ class Autoscaling:
         demand: DemandTable,
         routes: RouteTable,
         scaler: ScalerServer,
-        watching: Watching,
+        caches: Caches,
         services: WorkQueue[ServiceKey],
         metrics: Metrics,
         polling_s: float,
@@ -38,16 +38,16 @@ class Autoscaling:
         as it likes."""
         self._cluster = cluster
         self._inputs = ScalingInputs(
-            demand=demand, routes=routes, scaler=scaler, keda_installed=watching
+            demand=demand, routes=routes, scaler=scaler, keda_installed=caches
         )
-        self._watching = watching
+        self._caches = caches
         self._metrics = metrics
         self._polling_s = polling_s
         self._keda_connection = KedaConnection(
             scaler.push_streams,
             routes,
             scaler.gate,
-            keda_installed=watching,
+            keda_installed=caches,
             requeue_after=lambda key, after_s: services.add(key, after_s=after_s),
             drained_at=scaler.demand_view.drained_at,
         )
@@ -57,7 +57,7 @@ class Autoscaling:
                 cluster,
                 self._inputs,
                 after_s=hpa_watchdog_s,
-                write_event=telling.warnings(cluster, watching),
+                write_event=telling.warning_recorder(cluster, caches),
                 count_scaling=metrics.scaled_for_keda,
                 changed=services.add,
             )
@@ -92,6 +92,6 @@ class Autoscaling:
             self._cluster,
             self._inputs,
             after_s=after_s,
-            write_event=telling.warnings(self._cluster, self._watching),
+            write_event=telling.warning_recorder(self._cluster, self._caches),
             count_scaling=self._metrics.scaled_for_keda,
         )

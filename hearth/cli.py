@@ -199,7 +199,7 @@ def _render(options: argparse.Namespace) -> int:
     try:
         text = render.text(
             options.files,
-            site=chosen.site(),
+            release=chosen.to_release(),
             namespace=chosen.default_namespace or "default",
             groups=chosen.groups,
             piped=_piped,

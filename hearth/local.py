@@ -79,7 +79,7 @@ async def _serve(settings: LocalSettings, piped: bytes, open_files: OpenFiles) -
             )
             await files.load()
             tasks.start_soon(app.watch)
-            await tasks.start(app.lead, settings.site(scaler=_dialled(bound.scaler)))
+            await tasks.start(app.lead, settings.to_release(scaler=_dialled(bound.scaler)))
             app.scaler.gate.open()
             console.opening(
                 gateway=_url(bound.gateway),

@@ -12,9 +12,9 @@ from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, key_of
 from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile.render import desired
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 from hearth.reconcile.spec import runtime_selection
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 
 _SERVICE, _RUNTIME = "LLMService", "InferenceRuntime"
 
@@ -33,7 +33,7 @@ class CannotRender(Exception):
 def text(
     paths: Iterable[str],
     *,
-    site: Site,
+    release: Release,
     namespace: str = "default",
     groups: Collection[str] = api_groups.GROUPS,
     piped: Callable[[], bytes],
@@ -54,7 +54,7 @@ def text(
         raise CannotRender("\n".join(problems))
     read = [SourceFile(one.file, manifest) for one in parsed for manifest in one.manifests]
     return yaml.safe_dump_all(
-        _objects(read, site, warn), sort_keys=False, allow_unicode=True, width=100
+        _objects(read, release, warn), sort_keys=False, allow_unicode=True, width=100
     )
 
 
@@ -91,7 +91,9 @@ def _read(path: Path, piped: Callable[[], bytes]) -> tuple[str, str]:
         raise CannotRender(f"{file}: cannot be read: {error.strerror}") from error
 
 
-def _objects(read: list[SourceFile], site: Site, warn: Callable[[str], None]) -> list[Manifest]:
+def _objects(
+    read: list[SourceFile], release: Release, warn: Callable[[str], None]
+) -> list[Manifest]:
     runtimes = [InferenceRuntime.model_validate(m) for _, m in read if m["kind"] == _RUNTIME]
     found = [SourceFile(file, manifest) for file, manifest in read if manifest["kind"] == _SERVICE]
     services = [LLMService.model_validate(manifest) for _, manifest in found]
@@ -105,15 +107,15 @@ def _objects(read: list[SourceFile], site: Site, warn: Callable[[str], None]) ->
             if first[service.key] is not service:
                 raise desired.name_taken(service, first[service.key])
             runtime = runtime_selection.pick(service, runtimes)
-            wanted = desired.render(service, runtime, site=site)
+            wanted = desired.render(service, runtime, release=release)
             objects += wanted.manifests
-            for sentence in wanted.advice:
+            for sentence in wanted.warnings:
                 warn(f"{file}: LLMService {service.key}: {sentence}")
-        except Refused as error:
-            problems.append(f"{file}: LLMService {service.key}: {error.refusal.reason}: {error}")
+        except SpecError as error:
+            problems.append(f"{file}: LLMService {service.key}: {error.rejection.reason}: {error}")
     if problems:
         raise CannotRender("\n".join(problems))
     for namespace in dict.fromkeys(service.key.namespace for service in services):
         there = [manifest for _, manifest in found if key_of(manifest).namespace == namespace]
-        objects.append(desired.render_shared(namespace, there, site=site))
+        objects.append(desired.render_shared(namespace, there, release=release))
     return objects

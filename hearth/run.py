@@ -141,7 +141,7 @@ class _Replica:
                 app.scaler.after_handover(drain_s=self._settings.drain_limit)
             async with anyio.create_task_group() as tasks:
                 lead = functools.partial(app.lead, watchdog_s=self._settings.watchdog)
-                await tasks.start(lead, self._settings.site())
+                await tasks.start(lead, self._settings.to_release())
                 while not self._addressed:
                     try:
                         await self._role.take()

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from hearth.api import groups, validation_messages
 from hearth.api.meta import Duration
-from hearth.reconcile.render.release import Guard, Site
+from hearth.reconcile.render.release import BackendGuard, Release
 from hearth.setting_types import (
     Claims,
     Counts,
@@ -115,10 +115,10 @@ class Settings(BaseModel):
     )
     log_format: Literal["text", "json"] = Field("text", description="One line of text or JSON.")
 
-    def site(self, *, scaler: str = "") -> Site:
+    def to_release(self, *, scaler: str = "") -> Release:
         """What rendering needs to know; `scaler`: what KEDA dials, where no Service leads there."""
-        return Site(
-            release=self.release,
+        return Release(
+            name=self.release,
             namespace=self.namespace,
             cluster_domain=self.cluster_domain,
             scaler=scaler,
@@ -157,7 +157,7 @@ class ClusterSettings(Settings):
         description="How long the HPA may leave a service with fewer replicas than demand asks for"
         " before Hearth scales up itself, up to max; 0s: as long as it likes.",
     )
-    backend_guard: Guard = Field(
+    backend_guard: BackendGuard = Field(
         "warn",
         description="What is done about pods that go past the gateway to a service with"
         " authentication: policy, a NetworkPolicy for its backend (needs the right to write them);"
@@ -174,11 +174,11 @@ class ClusterSettings(Settings):
         " their nodes alone; needs the right to patch pods: true or false.",
     )
 
-    def site(self, *, scaler: str = "") -> Site:
+    def to_release(self, *, scaler: str = "") -> Release:
         # Outside the cluster the gateway has no pod that a policy could let through.
         reachable = bool(self.pod_name) or self.backend_guard != "policy"
         return replace(
-            super().site(scaler=scaler),
+            super().to_release(scaler=scaler),
             backend_guard=self.backend_guard if reachable else "warn",
             scrape_namespaces=self.scrape_namespaces,
             mark_loading=self.mark_loading,
@@ -188,12 +188,12 @@ class ClusterSettings(Settings):
 class RenderSettings(ClusterSettings):
     """What `hearth render` goes by: as in a cluster, and what the chart makes of it."""
 
-    backend_guard: Guard = Field(
+    backend_guard: BackendGuard = Field(
         "policy", description=ClusterSettings.model_fields["backend_guard"].description
     )
 
-    def site(self, *, scaler: str = "") -> Site:
-        return replace(super().site(scaler=scaler), backend_guard=self.backend_guard)
+    def to_release(self, *, scaler: str = "") -> Release:
+        return replace(super().to_release(scaler=scaler), backend_guard=self.backend_guard)
 
 
 class LocalSettings(Settings):

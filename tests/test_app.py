@@ -20,7 +20,7 @@ from hearth.cluster.local.cluster import LocalCluster
 from hearth.externalscaler.externalscaler_grpc import ExternalScalerStub
 from hearth.externalscaler.externalscaler_pb2 import ScaledObjectRef
 from hearth.leader_label import LeaderLabel
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 from hearth.run import _Replica
 from hearth.settings import ClusterSettings, LocalSettings
 from tests import demanded, hanging
@@ -47,7 +47,7 @@ async def apply(cluster, *texts):
 
 
 @asynccontextmanager
-async def serving(*texts, cluster=None, site=None, scaler_tls_port=None, **fields):
+async def serving(*texts, cluster=None, release=None, scaler_tls_port=None, **fields):
     """An App that leads a cluster with these objects in it; it, and where to reach it."""
     cluster = cluster or LocalCluster()
     await apply(cluster, *texts)
@@ -59,7 +59,7 @@ async def serving(*texts, cluster=None, site=None, scaler_tls_port=None, **field
             anyio.create_task_group() as tasks,
         ):
             tasks.start_soon(app.watch)
-            await tasks.start(app.lead, site or settings().site(scaler="127.0.0.1:9"))
+            await tasks.start(app.lead, release or settings().to_release(scaler="127.0.0.1:9"))
             yield app, cluster, Client(session, bound)
             tasks.cancel_scope.cancel()
 
@@ -258,7 +258,7 @@ def tls_secret(pki):
 async def test_a_leader_has_the_certificates_of_its_services(tmp_path):
     pki = Pki(tmp_path)
     texts = (RUNTIME, SERVICE + TLS, tls_secret(pki))
-    async with serving(*texts, site=Site(), scaler_tls_port=0) as (app, _, client):
+    async with serving(*texts, release=Release(), scaler_tls_port=0) as (app, _, client):
         app.scaler.gate.open()
         context = pki.dialler(pki.client(of="chat-ca"))
         config = Configuration(ssl_target_name_override="chat-scaler.ai.svc")
@@ -269,7 +269,7 @@ async def test_a_leader_has_the_certificates_of_its_services(tmp_path):
 
 async def test_a_certificate_that_is_missing_is_a_condition():
     texts = (RUNTIME, SERVICE + TLS)
-    async with serving(*texts, site=Site(), scaler_tls_port=0) as (_, cluster, _client):
+    async with serving(*texts, release=Release(), scaler_tls_port=0) as (_, cluster, _client):
         kind = kinds.llm_service("serving.hearth.dev")
         wanted = ("ScalerCertificate", "Secret tls does not exist")
         listing = await cluster.list(kind)

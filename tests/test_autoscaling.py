@@ -19,11 +19,11 @@ from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
 from hearth.keda.scaler_server import ScalerServer
 from hearth.metrics.prometheus import Metrics
-from hearth.reconcile.caches import Watching
+from hearth.reconcile.caches import Caches
 from hearth.reconcile.key_secrets import KeySecrets
-from hearth.reconcile.render.release import Site
-from hearth.reconcile.route_publisher import Publisher
-from hearth.reconcile.service_reconciler import Reconciler
+from hearth.reconcile.render.release import Release
+from hearth.reconcile.route_publisher import RoutePublisher
+from hearth.reconcile.service_reconciler import ServiceReconciler
 from hearth.routes import RouteTable
 from tests import hanging
 from tests.cluster.local.keda.scaling import replicas, until
@@ -112,7 +112,7 @@ async def leading(
     """`patient`: complaints of KEDA have the time that they have in production."""
     cluster, routes, demand = Bare(keda=keda), RouteTable(), DemandTable(linger_s=30)
     queue: WorkQueue[ServiceKey] = WorkQueue()
-    watching = Watching(
+    caches = Caches(
         cluster,
         groups=(GROUP,),
         enqueue=queue.add,
@@ -126,39 +126,41 @@ async def leading(
         demand=demand,
         routes=routes,
         scaler=scaler,
-        watching=watching,
+        caches=caches,
         services=queue,
         metrics=Metrics(demand=demand, routes=routes),
         polling_s=15,
         hpa_watchdog_s=hpa_watchdog_s,
     )
-    publisher = Publisher(
-        watching,
+    publisher = RoutePublisher(
+        caches,
         routes=routes,
         demand=demand,
         connected=autoscaling.connected,
-        stands=autoscaling.complaint_persists if patient else lambda key, complains: complains,
+        complaint_persists=autoscaling.complaint_persists
+        if patient
+        else lambda key, complains: complains,
         lagging=autoscaling.lagging,
     )
     publisher.follow()
-    reconciler = Reconciler(
+    reconciler = ServiceReconciler(
         cluster,
-        watching,
+        caches,
         routes=routes,
         demand=demand,
-        site=Site(),
+        release=Release(),
         publisher=publisher,
         key_secrets=KeySecrets(app.secrets(cluster), changed=queue.add),
     )
     controller = Controller(
-        "services", reconciler.reconcile, queue=queue, informers=watching.informers
+        "services", reconciler.reconcile, queue=queue, informers=caches.informers
     )
     await cluster.create(written(builders.runtime()))
     await cluster.create(
         written(builders.service({"cache": {"strategy": "None"}, "scaling": {"max": 3}}, uid=""))
     )
     async with anyio.create_task_group() as tasks:
-        for informer in watching.informers:
+        for informer in caches.informers:
             tasks.start_soon(informer.run)
         tasks.start_soon(controller.run)
         tasks.start_soon(autoscaling.run, watchdog_s)

@@ -4,7 +4,7 @@ import pytest
 import yaml
 
 from hearth import render
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 
 RUNTIME = """\
 apiVersion: serving.hearth.dev/v1alpha1
@@ -26,7 +26,7 @@ spec:
 def rendered(folder, **files):
     for name, text in files.items():
         (folder / f"{name}.yaml").write_text(text)
-    return list(yaml.safe_load_all(render.text([str(folder)], site=Site(), piped=bytes)))
+    return list(yaml.safe_load_all(render.text([str(folder)], release=Release(), piped=bytes)))
 
 
 def problems(folder, **files):
@@ -112,10 +112,10 @@ def test_of_two_groups_with_one_name_the_second_is_refused(tmp_path):
 def test_paths_that_hold_nothing(tmp_path):
     for path, words in ((tmp_path, "no .yaml file"), (tmp_path / "x.yaml", "no such file")):
         with pytest.raises(render.CannotRender, match=words):
-            render.text([str(path)], site=Site(), piped=bytes)
+            render.text([str(path)], release=Release(), piped=bytes)
     (tmp_path / "x.yaml").write_bytes(b"\xff\xfe")
     with pytest.raises(render.CannotRender, match="cannot be read: it is not UTF-8 text"):
-        render.text([str(tmp_path)], site=Site(), piped=bytes)
+        render.text([str(tmp_path)], release=Release(), piped=bytes)
 
 
 def test_what_an_editor_hides_is_not_a_manifest(tmp_path):
@@ -128,18 +128,18 @@ def test_what_an_editor_hides_is_not_a_manifest(tmp_path):
 def test_a_text_that_is_piped_in_is_read_like_a_file(tmp_path):
     (tmp_path / "runtime.yaml").write_text(RUNTIME)
     paths = ["-", str(tmp_path)]
-    text = render.text(paths, site=Site(), piped=SERVICE.encode)
+    text = render.text(paths, release=Release(), piped=SERVICE.encode)
     assert next(yaml.safe_load_all(text))["kind"] == "Deployment"
     with pytest.raises(render.CannotRender, match=r"\nstdin:5: .*modell: is not a field"):
-        render.text(paths, site=Site(), piped=SERVICE.replace("model:", "modell:").encode)
+        render.text(paths, release=Release(), piped=SERVICE.replace("model:", "modell:").encode)
     with pytest.raises(render.CannotRender, match="stdin: cannot be read: it is not UTF-8 text"):
-        render.text(paths, site=Site(), piped=lambda: b"\xff")
+        render.text(paths, release=Release(), piped=lambda: b"\xff")
 
 
 def test_objects_without_a_namespace_and_groups_that_are_off(tmp_path):
     (tmp_path / "a.yaml").write_text(RUNTIME)
     (tmp_path / "b.yaml").write_text(SERVICE.replace(", namespace: ai", ""))
-    text = render.text([str(tmp_path)], site=Site(), namespace="lab", piped=bytes)
+    text = render.text([str(tmp_path)], release=Release(), namespace="lab", piped=bytes)
     assert {one["metadata"]["namespace"] for one in yaml.safe_load_all(text)} == {"lab"}
     with pytest.raises(render.CannotRender, match="is switched off here"):
-        render.text([str(tmp_path)], site=Site(), groups=("serving.noctaya.io",), piped=bytes)
+        render.text([str(tmp_path)], release=Release(), groups=("serving.noctaya.io",), piped=bytes)

@@ -25,13 +25,13 @@ def test_a_flag_beats_the_environment_and_that_beats_the_default():
 def test_field_case_130_a_policy_needs_a_pod_that_it_lets_through():
     def guard(**flags):
         said = {name: [text] for name, text in flags.items()}
-        return settings.read(ClusterSettings, said, {}).site().backend_guard
+        return settings.read(ClusterSettings, said, {}).to_release().backend_guard
 
     assert guard() == "warn"
     assert guard(backend_guard="policy", pod_name="hearth-1") == "policy"
     assert guard(backend_guard="policy") == "warn"
     assert guard(backend_guard="off") == "off"
-    assert settings.read(LocalSettings, {}, {}).site().backend_guard == "off"
+    assert settings.read(LocalSettings, {}, {}).to_release().backend_guard == "off"
 
 
 def test_lists_and_pairs(tmp_path):

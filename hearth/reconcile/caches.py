@@ -20,7 +20,7 @@ from hearth.reconcile.spec import runtime_selection
 
 OWNED = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.CLAIM)
 """Kinds of the objects that Hearth writes for a service."""
-GUARDED = (*OWNED, kinds.NETWORK_POLICY)
+OWNED_AND_POLICIES = (*OWNED, kinds.NETWORK_POLICY)
 """The same where it writes a policy for those with authentication."""
 
 _SERVICE = "service"
@@ -29,7 +29,7 @@ _FOLDER = "folder"
 _OURS = {"app.kubernetes.io/managed-by": names.MANAGER}
 
 
-class Watching:
+class Caches:
     """Informers over all kinds, indexed by service.  Run each of `informers`."""
 
     def __init__(
@@ -51,7 +51,7 @@ class Watching:
         A kind that the cluster does not serve is asked for every `missing_retry_s`.
         """
         groups = tuple(groups)
-        self.schemas = crd_check.Schemas(cluster, api_groups=groups, changed=self._all_changed)
+        self.crd_check = crd_check.CRDCheck(cluster, api_groups=groups, changed=self._all_changed)
         """What the cluster drops of our kinds; run it too."""
         self._enqueue = enqueue
         self._enqueue_namespace = enqueue_namespace
@@ -60,7 +60,10 @@ class Watching:
             g: Informer(
                 cluster,
                 kinds.llm_service(g),
-                indexes={_RUNTIME: runtime_selection.asks, _FOLDER: host_folders.marks},
+                indexes={
+                    _RUNTIME: runtime_selection.service_index_keys,
+                    _FOLDER: host_folders.index_keys,
+                },
             )
             for g in groups
         }
@@ -85,11 +88,11 @@ class Watching:
             kinds.REPLICA_SET,
             labels=_OURS,
             indexes={_SERVICE: by_label(names.SERVICE_LABEL)},
-            keep=ownership.link,
+            keep=ownership.trim_replica_set,
         )
-        self._chained = replica_sets
-        self._parsed: dict[str, tuple[str, InferenceRuntime]] = {}
-        self._wrote: dict[str, tuple[str, Manifest]] = {}
+        self._has_replica_sets = replica_sets
+        self._parsed_runtimes: dict[str, tuple[str, InferenceRuntime]] = {}
+        self._own_writes: dict[str, tuple[str, Manifest]] = {}
         self._own_pods: dict[str, frozenset[str]] = {}
         """By a service's uid, the uids of its pods when they were last looked for."""
         for informer in self._services.values():
@@ -98,7 +101,7 @@ class Watching:
             informer.listen(functools.partial(self._runtime_changed, group))
         for informer in (*self._owned.values(), self._pods):
             informer.listen(self._owned_changed)
-        self._replica_sets.listen(self._link_changed)
+        self._replica_sets.listen(self._replica_set_changed)
         self.listen_keda(self._all_changed)
 
     @property
@@ -108,7 +111,7 @@ class Watching:
             *self._runtimes.values(),
             *self._owned.values(),
             self._pods,
-            *((self._replica_sets,) if self._chained else ()),
+            *((self._replica_sets,) if self._has_replica_sets else ()),
         )
 
     @property
@@ -129,7 +132,7 @@ class Watching:
                     listener(key)
 
         def linked(old: Manifest | None, new: Manifest | None) -> None:
-            if not ownership.same_link(old, new):
+            if not ownership.same_replica_set(old, new):
                 changed(old, new)
 
         stops = [
@@ -161,24 +164,24 @@ class Watching:
 
         return self._pods.listen(changed)
 
-    def known(self) -> set[ServiceKey]:
+    def service_keys(self) -> set[ServiceKey]:
         """Every service that there is."""
         return {key_of(manifest) for informer in self._services.values() for manifest in informer}
 
     def services(self, key: ServiceKey) -> list[Manifest]:
         """The LLMServices of this name: none, one, or one in each group."""
         found = (informer.get(key) for informer in self._services.values())
-        return [self._newest(manifest) for manifest in found if manifest is not None]
+        return [self._latest(manifest) for manifest in found if manifest is not None]
 
-    def version(self, group: str, key: ServiceKey) -> str:
+    def resource_version(self, group: str, key: ServiceKey) -> str:
         """Of the copy of a service as it is now; empty where there is none."""
         copy = self._services[group].get(key)
         return _version(copy) if copy is not None else ""
 
-    def wrote(self, stored: Manifest, *, over: str) -> None:
+    def remember_write(self, stored: Manifest, *, over: str) -> None:
         """A write of ours made `stored` of a service: that counts while the copy is still of the
         version `over`, which it had before.  Else the next pass would write the same again."""
-        self._wrote[stored["metadata"]["uid"]] = (over, stored)
+        self._own_writes[stored["metadata"]["uid"]] = (over, stored)
 
     def services_in(self, namespace: str) -> Iterator[Manifest]:
         """All LLMServices of a namespace, of every group."""
@@ -199,11 +202,11 @@ class Watching:
         """One object of a kind in OWNED that is managed by Hearth."""
         return self._owned[kind].get(key)
 
-    def folder(self, service: LLMService) -> host_folders.Folder:
+    def host_folder(self, service: LLMService) -> host_folders.HostFolder:
         """Which folder of the nodes is this service's."""
         own = volume.host_folder(service.key, service.group)
-        same = self._services[service.group].find(_FOLDER, own)
-        return host_folders.decide(service, same, self.backend(service).deployment)
+        sharing = self._services[service.group].find(_FOLDER, own)
+        return host_folders.choose(service, sharing, self.backend(service).deployment)
 
     def backend(self, service: LLMService) -> ownership.Backend:
         """The Deployment and the pods that belong to this very service."""
@@ -214,7 +217,7 @@ class Watching:
             service,
             self._owned[kinds.DEPLOYMENT].get(name),
             self._pods.find(_SERVICE, key),
-            replica_sets=self._replica_sets.find(_SERVICE, key) if self._chained else None,
+            replica_sets=self._replica_sets.find(_SERVICE, key) if self._has_replica_sets else None,
             known=self._own_pods.get(uid, frozenset()),
         )
         if found.pods:
@@ -223,24 +226,27 @@ class Watching:
             self._own_pods.pop(uid, None)
         return found
 
-    def _newest(self, copy: Manifest) -> Manifest:
+    def _latest(self, copy: Manifest) -> Manifest:
         uid = copy["metadata"]["uid"]
-        over, stored = self._wrote.get(uid, ("", copy))
+        over, stored = self._own_writes.get(uid, ("", copy))
         if _version(copy) == over:
             return stored
-        self._wrote.pop(uid, None)
+        self._own_writes.pop(uid, None)
         return copy
 
     def _runtime(self, manifest: Manifest) -> InferenceRuntime | None:
         metadata = manifest["metadata"]
-        uid, version = metadata["uid"], metadata["resourceVersion"]
-        known = self._parsed.get(uid)
-        if known is None or known[0] != version:
+        uid, resource_version = metadata["uid"], metadata["resourceVersion"]
+        parsed = self._parsed_runtimes.get(uid)
+        if parsed is None or parsed[0] != resource_version:
             try:
-                self._parsed[uid] = (version, InferenceRuntime.model_validate(manifest))
+                self._parsed_runtimes[uid] = (
+                    resource_version,
+                    InferenceRuntime.model_validate(manifest),
+                )
             except ValidationError:
                 return None  # a newer Hearth's, maybe; who names it is told that there is none
-        return self._parsed[uid][1]
+        return self._parsed_runtimes[uid][1]
 
     def _service_changed(self, old: Manifest | None, new: Manifest | None) -> None:
         manifest = new or old
@@ -249,30 +255,36 @@ class Watching:
         self._enqueue(key)
         # Who has a folder may change with each that would have it by name.
         for informer in self._services.values():
-            for mark in {mark for one in (old, new) if one for mark in host_folders.marks(one)}:
-                for other in informer.find(_FOLDER, mark):
+            for index_key in {
+                index_key for one in (old, new) if one for index_key in host_folders.index_keys(one)
+            }:
+                for other in informer.find(_FOLDER, index_key):
                     self._enqueue(key_of(other))
         if new is None:
-            self._wrote.pop(manifest["metadata"]["uid"], None)
+            self._own_writes.pop(manifest["metadata"]["uid"], None)
             self._own_pods.pop(manifest["metadata"]["uid"], None)
         if old is None or new is None:
             self._enqueue_namespace(key.namespace)
 
     def _runtime_changed(self, group: str, old: Manifest | None, new: Manifest | None) -> None:
         if new is None and old is not None:
-            self._parsed.pop(old["metadata"]["uid"], None)
+            self._parsed_runtimes.pop(old["metadata"]["uid"], None)
         there = [manifest for manifest in (old, new) if manifest is not None]
         services = self._services[group]
-        for mark in {mark for manifest in there for mark in runtime_selection.marks(manifest)}:
-            for service in services.find(_RUNTIME, mark):
+        for index_key in {
+            index_key
+            for manifest in there
+            for index_key in runtime_selection.runtime_index_keys(manifest)
+        }:
+            for service in services.find(_RUNTIME, index_key):
                 self._enqueue(key_of(service))
 
     def _all_changed(self) -> None:
-        for key in self.known():
+        for key in self.service_keys():
             self._enqueue(key)
 
-    def _link_changed(self, old: Manifest | None, new: Manifest | None) -> None:
-        if not ownership.same_link(old, new):
+    def _replica_set_changed(self, old: Manifest | None, new: Manifest | None) -> None:
+        if not ownership.same_replica_set(old, new):
             self._owned_changed(old, new)
 
     def _owned_changed(self, old: Manifest | None, new: Manifest | None) -> None:
@@ -286,8 +298,8 @@ class Watching:
 
 
 def _version(manifest: Manifest) -> str:
-    version: str = manifest["metadata"]["resourceVersion"]
-    return version
+    resource_version: str = manifest["metadata"]["resourceVersion"]
+    return resource_version
 
 
 def _service_of(manifest: Manifest | None) -> ServiceKey | None:

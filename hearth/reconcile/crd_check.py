@@ -15,22 +15,22 @@ from hearth.routes import SpecRejection
 
 logger = logging.getLogger(__name__)
 
-_UNKNOWN_S = 1.0
-_OUTDATED_S = 60.0
+_UNREAD_RETRY_S = 1.0
+_OUTDATED_RETRY_S = 60.0
 _GUARDS = ("spec.endpoint.authentication", "spec.scaling.externalScaler.tls")
 """Fields of an LLMService without which it would be open to more people than its author wrote."""
 
 
 @dataclass(frozen=True, slots=True)
-class Outdated:
+class OutdatedCRDs:
     """What the definitions of one group drop: the plural of a kind, and fields of it."""
 
     dropped: tuple[tuple[str, tuple[str, ...]], ...]
 
     @property
-    def advice(self) -> str | None:
+    def warning(self) -> str | None:
         """For a service that is served all the same."""
-        return None if self.refusal else self.message
+        return None if self.rejection else self.message
 
     @property
     def message(self) -> str:
@@ -41,7 +41,7 @@ class Outdated:
         )
 
     @property
-    def refusal(self) -> SpecRejection | None:
+    def rejection(self) -> SpecRejection | None:
         """Set where nobody can tell any more whether a service was meant to be guarded."""
         dropped = dict(self.dropped).get(kinds.llm_service(groups.HEARTH).plural, ())
         # Either the guard, or what it stands in.
@@ -50,7 +50,7 @@ class Outdated:
         return None
 
 
-class Schemas:
+class CRDCheck:
     """What each group's definitions drop, as last looked at."""
 
     def __init__(
@@ -60,9 +60,9 @@ class Schemas:
         self._cluster = cluster
         self._groups = tuple(api_groups)
         self._changed = changed
-        self._outdated: dict[str, Outdated] = {}
+        self._outdated: dict[str, OutdatedCRDs] = {}
 
-    def outdated(self, group: str) -> Outdated | None:
+    def outdated(self, group: str) -> OutdatedCRDs | None:
         """None: every field is kept, or nobody may look."""
         return self._outdated.get(group)
 
@@ -71,10 +71,10 @@ class Schemas:
         started = False
         while True:
             try:
-                found = {group: one for group in self._groups if (one := await self._look(group))}
+                found = {group: one for group in self._groups if (one := await self._read(group))}
             except ClusterError as error:
                 logger.warning("CRDs not read", extra={"error": str(error)})
-                await anyio.sleep(_UNKNOWN_S)
+                await anyio.sleep(_UNREAD_RETRY_S)
                 continue
             if found != self._outdated:
                 self._outdated = found
@@ -87,9 +87,9 @@ class Schemas:
                 task_status.started()
             if not found:
                 return
-            await anyio.sleep(_OUTDATED_S)
+            await anyio.sleep(_OUTDATED_RETRY_S)
 
-    async def _look(self, group: str) -> Outdated | None:
+    async def _read(self, group: str) -> OutdatedCRDs | None:
         dropped = []
         for kind in (kinds.llm_service(group), kinds.inference_runtime(group)):
             try:
@@ -100,4 +100,4 @@ class Schemas:
                 continue
             if fields := crd_compatibility.missing_fields(definition):
                 dropped.append((kind.plural, tuple(fields)))
-        return Outdated(tuple(dropped)) if dropped else None
+        return OutdatedCRDs(tuple(dropped)) if dropped else None

@@ -18,7 +18,7 @@ ReadSecret = Callable[[str, str], Awaitable[Mapping[str, bytes] | None]]
 
 FRESH_S = 60.0
 """Secrets are not watched: a good one is read at most so often, beside what the gateway reads."""
-LOOK_AGAIN_S = 15.0
+REQUEUE_AFTER_S = 15.0
 """A bad one is read again so soon, though nothing changes."""
 READ_LIMIT_S = 2.0
 
@@ -67,14 +67,14 @@ class KeySecrets:
                 self._changed(key)
         return data
 
-    async def look(self, service: LLMService) -> None:
+    async def check(self, service: LLMService) -> None:
         """Read the Secret that the service names, unless that was done a moment ago."""
-        known = self._take(service)
+        known = self._use(service)
         if known is None:
             return
         bad = self.problem(service) is not None
         now = self._clock()
-        if now - known.tried_at < (LOOK_AGAIN_S if bad else FRESH_S):
+        if now - known.tried_at < (REQUEUE_AFTER_S if bad else FRESH_S):
             return
         known.tried_at = now
         try:
@@ -106,11 +106,11 @@ class KeySecrets:
             " model is answered 503"
         )
 
-    def look_again_s(self, service: LLMService) -> float | None:
+    def requeue_after_s(self, service: LLMService) -> float | None:
         """When another look may tell more."""
-        return LOOK_AGAIN_S if self.problem(service) is not None else None
+        return REQUEUE_AFTER_S if self.problem(service) is not None else None
 
-    def forget(self, key: ServiceKey) -> None:
+    def remove(self, key: ServiceKey) -> None:
         """The service is gone."""
         at = self._used.pop(key, None)
         if at is not None:
@@ -118,11 +118,11 @@ class KeySecrets:
             if not self._secrets[at].users:
                 del self._secrets[at]
 
-    def _take(self, service: LLMService) -> _Secret | None:
+    def _use(self, service: LLMService) -> _Secret | None:
         wanted = service.spec.endpoint.authentication
         at = (service.key.namespace, wanted.secret_ref.name) if wanted else None
         if self._used.get(service.key) != at:
-            self.forget(service.key)
+            self.remove(service.key)
         if at is None:
             return None
         self._used[service.key] = at
@@ -135,12 +135,12 @@ class KeySecrets:
         try:
             data = await self._read_secret(namespace, name)
         except Forbidden as error:
-            self._learn(namespace, name, frozenset(), forbidden=str(error))
+            self._update(namespace, name, frozenset(), forbidden=str(error))
             raise
         usable = None if data is None else frozenset(k for k, v in data.items() if v.strip())
-        return data, self._learn(namespace, name, usable)
+        return data, self._update(namespace, name, usable)
 
-    def _learn(
+    def _update(
         self, namespace: str, name: str, usable: frozenset[str] | None, *, forbidden: str = ""
     ) -> bool:
         known = self._secrets.get((namespace, name))

@@ -9,32 +9,32 @@ from hearth.demand import DemandTable
 from hearth.routes import RouteTable
 
 
-class FirstLook:
+class InitialSync:
     """Knows which services have been looked at, well or not: one that cannot be reconciled must
     not keep all others from being served."""
 
     def __init__(self, reconcile: Reconcile[ServiceKey]) -> None:
         self._reconcile = reconcile
-        self._seen: set[ServiceKey] | None = set()
-        self._more = anyio.Event()
+        self._synced: set[ServiceKey] | None = set()
+        self._changed = anyio.Event()
 
     async def reconcile(self, key: ServiceKey) -> float | None:
         try:
             return await self._reconcile(key)
         finally:
-            if self._seen is not None:
-                self._seen.add(key)
-                self._more.set()
-                self._more = anyio.Event()
+            if self._synced is not None:
+                self._synced.add(key)
+                self._changed.set()
+                self._changed = anyio.Event()
 
-    async def over(self, keys: set[ServiceKey]) -> None:
+    async def wait_for(self, keys: set[ServiceKey]) -> None:
         """Return once each of `keys` has been looked at."""
-        while self._seen is not None and not keys <= self._seen:
-            await self._more.wait()
-        self._seen = None
+        while self._synced is not None and not keys <= self._synced:
+            await self._changed.wait()
+        self._synced = None
 
 
-class Edges:
+class RequeueOnDemand:
     """Has a service looked at when its phase no longer says whether it is wanted.
 
     Only phases of a service without pods do: a busy one costs nothing here.

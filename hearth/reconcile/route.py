@@ -7,15 +7,15 @@ from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, unix_s
 from hearth.api.options import Options
 from hearth.reconcile.spec.spec_errors import API_KEY_UNAVAILABLE, CRD_OUTDATED
-from hearth.reconcile.status.observation import Facts, Stage
+from hearth.reconcile.status.observation import Observed, Stage
 from hearth.routes import ColdStart, Delay, KeyRef, Route, Scale, SpecRejection
 
 
 def route(
     service: LLMService,
     *,
-    facts: Facts,
-    refusal: SpecRejection | None,
+    observed: Observed,
+    rejection: SpecRejection | None,
     readable: bool,
     phase: str,
     scale: Scale | None,
@@ -30,22 +30,22 @@ def route(
     Where the cluster itself lost it, nobody is served.  Of a spec that cannot be read the route
     before says who may ask, and how; where there is none, only who.
     """
-    lost = refusal is not None and refusal.reason == CRD_OUTDATED
-    backends = () if lost else facts.backends
-    known = before if before and before.uid == service.metadata.uid else None
-    if known is not None and not readable:
+    lost = rejection is not None and rejection.reason == CRD_OUTDATED
+    backends = () if lost else observed.backends
+    last = before if before and before.uid == service.metadata.uid else None
+    if last is not None and not readable:
         return dataclasses.replace(
-            known,
+            last,
             phase=phase,
             backends=backends,
-            failure=facts.failure,
-            refusal=refusal,
-            delay=_delay(facts, phase, key_problem),
+            failure=observed.failure,
+            refusal=rejection,
+            delay=_delay(observed, phase, key_problem),
             scale=scale,
             paused=paused,
             scaler_tls=scaler_tls,
         )
-    chosen = _options(service, known)
+    chosen = _options(service, last)
     endpoint = service.spec.endpoint
     secret = endpoint.authentication.secret_ref if endpoint.authentication else None
     created = service.metadata.creation_timestamp
@@ -66,9 +66,9 @@ def route(
         authentication=KeyRef(secret=secret.name, key=secret.key) if secret else None,
         # Pods are right of what they ask for, whatever became of the spec.
         engine_keyed=engine_keyed or any(backend.engine_key for backend in backends),
-        failure=facts.failure,
-        refusal=refusal,
-        delay=_delay(facts, phase, key_problem),
+        failure=observed.failure,
+        refusal=rejection,
+        delay=_delay(observed, phase, key_problem),
         scale=scale,
         paused=paused,
         scaler_tls=scaler_tls,
@@ -79,7 +79,7 @@ def scale(
     service: LLMService,
     deployment: Manifest | None,
     *,
-    refused: bool,
+    is_rejected: bool,
     readable: bool,
     before: Route | None,
 ) -> Scale | None:
@@ -97,9 +97,9 @@ def scale(
         return None
     replicas = deployment["spec"].get("replicas", 1)
     pods = (deployment.get("status") or {}).get("replicas", 0)
-    known = before.scale if before and before.uid == service.metadata.uid else None
-    if refused and known is not None:
-        return dataclasses.replace(known, replicas=replicas, pods=pods, uid=metadata.get("uid", ""))
+    last = before.scale if before and before.uid == service.metadata.uid else None
+    if is_rejected and last is not None:
+        return dataclasses.replace(last, replicas=replicas, pods=pods, uid=metadata.get("uid", ""))
     if not readable:
         return None
     wanted = service.spec.scaling
@@ -114,7 +114,7 @@ def scale(
     )
 
 
-def _delay(facts: Facts, phase: str, key_problem: str | None) -> Delay | None:
+def _delay(observed: Observed, phase: str, key_problem: str | None) -> Delay | None:
     """Why nobody can be let in; else what the Ready condition says, where it may go on being so: no
     node has room, or a quota.
 
@@ -123,21 +123,21 @@ def _delay(facts: Facts, phase: str, key_problem: str | None) -> Delay | None:
     if key_problem is not None:
         brief = "its API key cannot be checked"
         return Delay(reason=API_KEY_UNAVAILABLE, message=key_problem, brief=brief)
-    lasting = facts.stage in (Stage.NONE, Stage.REFUSED, Stage.UNSCHEDULED)
-    if phase not in ("Pending", "Loading") or not lasting or not facts.message:
+    lasting = observed.stage in (Stage.NONE, Stage.REFUSED, Stage.UNSCHEDULED)
+    if phase not in ("Pending", "Loading") or not lasting or not observed.message:
         return None
-    return Delay(reason=facts.stage.value, message=facts.message, brief=facts.brief)
+    return Delay(reason=observed.stage.value, message=observed.message, brief=observed.brief)
 
 
-def _options(service: LLMService, known: Route | None) -> Options:
+def _options(service: LLMService, last: Route | None) -> Options:
     """Those of a refused spec too; where they are the mistake, the ones before."""
     try:
         return options.parse(service.metadata.annotations)
     except options.BadOption:
-        if known is None:
+        if last is None:
             return Options()
         return Options(
-            max_in_flight=known.max_in_flight,
-            response_timeout_s=known.response_timeout_s,
-            idle_timeout_s=known.idle_timeout_s,
+            max_in_flight=last.max_in_flight,
+            response_timeout_s=last.response_timeout_s,
+            idle_timeout_s=last.idle_timeout_s,
         )

@@ -9,12 +9,12 @@ from hearth.cluster import kinds
 from hearth.cluster.backoff import Backoff
 from hearth.cluster.interface import Cluster, NotFound
 from hearth.cluster.workqueue import WorkQueue
-from hearth.reconcile.caches import Watching
+from hearth.reconcile.caches import Caches
 from hearth.routes import RouteTable
 
 logger = logging.getLogger(__name__)
 
-_LOOK_AGAIN_S = 10.0
+_REQUEUE_AFTER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class VanishedPods:
     def __init__(
         self,
         cluster: Cluster,
-        watching: Watching,
+        caches: Caches,
         *,
         routes: RouteTable,
         in_flight: Callable[[ServiceKey], int],
@@ -48,13 +48,13 @@ class VanishedPods:
         # Whoever waits at a pod that is gone waits for this, not for the API server's good days.
         self.queue: WorkQueue[VanishedPod] = WorkQueue(backoff=Backoff(0.25, 5.0))
         self._cluster = cluster
-        self._watching = watching
+        self._caches = caches
         self._routes = routes
         self._in_flight = in_flight
 
     def follow(self) -> Callable[[], None]:
         """Listen from now on; returns how to stop."""
-        return self._watching.listen_pods(self._pod_changed)
+        return self._caches.listen_pods(self._pod_changed)
 
     async def reconcile(self, pod: VanishedPod) -> float | None:
         """Publish it if its object is gone; else look again while requests may be running there."""
@@ -65,7 +65,7 @@ class VanishedPods:
                 pass
             else:
                 if found["metadata"]["uid"] == pod.uid:
-                    return _LOOK_AGAIN_S
+                    return _REQUEUE_AFTER_S
             logger.info("pod is gone", extra={"service": str(pod.service), "pod": pod.name})
         self._routes.vanish(pod.uid, pod.host)
         return None

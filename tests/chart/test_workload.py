@@ -7,7 +7,7 @@ import pytest
 from hearth import names
 from hearth.api.meta import Duration
 from hearth.reconcile.render import gateway_services
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 from hearth.settings import ClusterSettings, read
 from tests.chart.conftest import NAMESPACE, RELEASE, kinds, one
 
@@ -152,11 +152,11 @@ def test_services_lead_to_the_leader_and_to_every_admin_port(helm):
         name: (spec["selector"], {p["port"]: ports[p["targetPort"]] for p in spec["ports"]})
         for name, spec in services.items()
     }
-    site = Site()
+    release = Release()
     assert shapes == {
         names.release_gateway(RELEASE): (LEADER, {gateway_services.PORT: 8080}),
         names.release_scaler(RELEASE): (
-            LEADER, {site.scaler_port: 9090, site.scaler_tls_port: 9443},
+            LEADER, {release.scaler_port: 9090, release.scaler_tls_port: 9443},
         ),
         names.release_admin(RELEASE): (SELECTOR, {8081: 8081}),
     }  # fmt: skip

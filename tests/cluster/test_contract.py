@@ -23,7 +23,7 @@ from hearth.cluster.interface import (
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.reconcile.apply import execute, loading_marks, plan
 from hearth.reconcile.render import desired
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 from tests import hanging
 from tests.conftest import require
 from tests.reconcile import builders
@@ -734,14 +734,14 @@ class TestRendered:
         owner = await cluster.create(config())
         service = builders.service(name=name, namespace=namespace, uid=owner["metadata"]["uid"])
         runtime = builders.runtime(name="r" * 60 + "." + "r" * 60)
-        wanted = desired.render(service, runtime, site=Site(keda=False))
+        wanted = desired.render(service, runtime, release=Release(keda=False))
         # An owner that both clusters know, or their collectors take it all away.
         owned = {"ownerReferences": [{**_reference(owner), "controller": True}]}
         wanted = replace(
             wanted,
             manifests=tuple(builders.merged(m, {"metadata": owned}) for m in wanted.manifests),
         )
-        await execute.carry_out(cluster, plan.writes(service, wanted, ()).writes)
+        await execute.execute(cluster, plan.writes(service, wanted, ()).writes)
         observed = [
             await cluster.get(kinds.of(m), namespace, m["metadata"]["name"])
             for m in wanted.manifests
@@ -784,12 +784,12 @@ class TestRendered:
             namespace=namespace,
             uid=owner["metadata"]["uid"],
         )
-        site = Site(keda=False, backend_guard="policy", scrape_namespaces=("monitoring",))
-        wanted = desired.render(service, builders.runtime(), site=site)
+        release = Release(keda=False, backend_guard="policy", scrape_namespaces=("monitoring",))
+        wanted = desired.render(service, builders.runtime(), release=release)
         owned = {"ownerReferences": [{**_reference(owner), "controller": True}]}
         manifests = tuple(builders.merged(m, {"metadata": owned}) for m in wanted.manifests)
         wanted = replace(wanted, manifests=manifests)
-        await execute.carry_out(cluster, plan.writes(service, wanted, ()).writes)
+        await execute.execute(cluster, plan.writes(service, wanted, ()).writes)
         observed = [
             await cluster.get(kinds.of(m), namespace, m["metadata"]["name"])
             for m in wanted.manifests
@@ -817,7 +817,7 @@ class TestRendered:
         def wanted(said):
             annotations = {f"hearth.dev/{name}": text for name, text in said.items()}
             runtime = builders.runtime(annotations=annotations)
-            found = desired.render(service, runtime, site=Site(keda=False))
+            found = desired.render(service, runtime, release=Release(keda=False))
             manifests = tuple(builders.merged(m, {"metadata": owned}) for m in found.manifests)
             return replace(found, manifests=manifests)
 
@@ -830,14 +830,14 @@ class TestRendered:
         def deployment(found):
             return next(one for one in found if one["kind"] == "Deployment")
 
-        await execute.carry_out(cluster, plan.writes(service, wanted({}), ()).writes)
+        await execute.execute(cluster, plan.writes(service, wanted({}), ()).writes)
         before = await observed()
         # To say more is one write, to take it back another; each settles.
         for step in (said, {}):
             writes = plan.writes(service, wanted(step), await observed()).writes
             (write,) = writes
             assert isinstance(write, plan.Apply) and write.manifest["kind"] == "Deployment"
-            await execute.carry_out(cluster, writes)
+            await execute.execute(cluster, writes)
             assert plan.writes(service, wanted(step), await observed()) == plan.Plan()
             now = deployment(await observed())
             assert ("team" in now["spec"]["template"]["metadata"]["labels"]) is bool(step)

@@ -160,7 +160,7 @@ async def leading(apiserver, kubectl):
         async with app.listen() as bound, anyio.create_task_group() as tasks:
             tasks.start_soon(app.watch)
             with hanging.guard(60):
-                await tasks.start(app.lead, settings().site(scaler="127.0.0.1:9"))
+                await tasks.start(app.lead, settings().to_release(scaler="127.0.0.1:9"))
                 app.scaler.gate.open()
                 key = ServiceKey(namespace, "chat")
                 gateway = "http://{}:{}".format(*bound.gateway)

@@ -207,7 +207,7 @@ async def test_field_case_95_a_pod_is_gone_when_its_object_is_and_not_when_its_l
     gone = []
     one.world.routes.listen_vanished(lambda uid, host: gone.append(host))
     vanished = VanishedPods(
-        one.cluster, one.world.watching, routes=one.world.routes, in_flight=lambda key: 1
+        one.cluster, one.world.caches, routes=one.world.routes, in_flight=lambda key: 1
     )
     vanished.follow()
     (pod,) = await one.listed(kinds.POD)

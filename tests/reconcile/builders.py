@@ -8,7 +8,7 @@ from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile.render import desired
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 from hearth.reconcile.status import observation, pod_failures
 
 WALL = datetime.datetime(2026, 1, 1, 12, 0, 0, tzinfo=datetime.UTC)
@@ -71,9 +71,9 @@ def runtime(
 
 
 def render(
-    of: LLMService | None = None, by: InferenceRuntime | None = None, **site: Any
+    of: LLMService | None = None, by: InferenceRuntime | None = None, **release: Any
 ) -> desired.Desired:
-    return desired.render(of or service(), by or runtime(), site=Site(**site))
+    return desired.render(of or service(), by or runtime(), release=Release(**release))
 
 
 def find(found: desired.Desired, kind: str, name: str = "") -> Manifest:
@@ -126,9 +126,9 @@ def pod(
 def observe(
     *pods: Manifest,
     deployment: Manifest | None = None,
-    memory: pod_failures.Memory | None = None,
+    history: pod_failures.PodHistory | None = None,
     now_s: float = 100.0,
-) -> observation.Facts:
+) -> observation.Observed:
     return observation.observe(
-        deployment, pods, memory=memory or pod_failures.Memory(), now_s=now_s
+        deployment, pods, history=history or pod_failures.PodHistory(), now_s=now_s
     )

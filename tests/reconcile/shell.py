@@ -9,12 +9,12 @@ from hearth.cluster import kinds
 from hearth.cluster.interface import KindMissing
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.demand import DemandTable
-from hearth.reconcile.caches import GUARDED, OWNED, Watching
+from hearth.reconcile.caches import OWNED, OWNED_AND_POLICIES, Caches
 from hearth.reconcile.key_secrets import KeySecrets
-from hearth.reconcile.namespace_reconciler import SharedEndpoints
-from hearth.reconcile.render.release import Site
-from hearth.reconcile.route_publisher import Publisher
-from hearth.reconcile.service_reconciler import Reconciler
+from hearth.reconcile.namespace_reconciler import NamespaceReconciler
+from hearth.reconcile.render.release import Release
+from hearth.reconcile.route_publisher import RoutePublisher
+from hearth.reconcile.service_reconciler import ServiceReconciler
 from hearth.routes import RouteTable
 from tests import hanging
 from tests.reconcile import builders
@@ -64,7 +64,7 @@ class Refusing(LocalCluster):
 
 
 class World:
-    def __init__(self, cluster=None, *, site=None, replica_sets=False):
+    def __init__(self, cluster=None, *, release=None, replica_sets=False):
         """`cluster`: what an earlier Hearth, or a test, left."""
         self.cluster = cluster or Refusing()
         self.routes = RouteTable()
@@ -72,37 +72,37 @@ class World:
         self.asked = set()
         self.asked_namespaces = set()
         self.certificates = {}
-        self.watching = Watching(
+        self.caches = Caches(
             self.cluster,
-            owned=GUARDED if site and site.backend_guard == "policy" else OWNED,
+            owned=OWNED_AND_POLICIES if release and release.backend_guard == "policy" else OWNED,
             groups=(HEARTH, NOCTAYA),
             enqueue=self.asked.add,
             enqueue_namespace=self.asked_namespaces.add,
             shared_service="hearth",
             replica_sets=replica_sets,
         )
-        self.shared = SharedEndpoints(
-            self.cluster, self.watching, site=Site(), changed=self.asked.add
+        self.namespace_reconciler = NamespaceReconciler(
+            self.cluster, self.caches, release=Release(), changed=self.asked.add
         )
         self.now = 1000.0
         self.key_secrets = KeySecrets(
             app.secrets(self.cluster), changed=self.asked.add, clock=lambda: self.now
         )
-        self.publisher = Publisher(
-            self.watching,
+        self.route_publisher = RoutePublisher(
+            self.caches,
             routes=self.routes,
             demand=self.demand,
-            shared_refusal=self.shared.refusal,
+            shared_rejection=self.namespace_reconciler.rejection,
             certificate_problem=self.certificates.get,
             key_problem=self.key_secrets.problem,
         )
-        self.reconciler = Reconciler(
+        self.reconciler = ServiceReconciler(
             self.cluster,
-            self.watching,
+            self.caches,
             routes=self.routes,
             demand=self.demand,
-            site=site or Site(),
-            publisher=self.publisher,
+            release=release or Release(),
+            publisher=self.route_publisher,
             key_secrets=self.key_secrets,
         )
 
@@ -110,13 +110,13 @@ class World:
         """Every informer has heard of everything."""
         with hanging.guard():
             async with anyio.create_task_group() as tasks:
-                for informer in self.watching.informers:
+                for informer in self.caches.informers:
                     tasks.start_soon(informer.run)
                 await self._heard()
                 tasks.cancel_scope.cancel()
 
     async def _heard(self):
-        for informer in self.watching.informers:
+        for informer in self.caches.informers:
             while True:
                 try:
                     there = (await self.cluster.list(informer.kind)).items

@@ -54,7 +54,7 @@ async def test_field_case_64_a_status_that_others_write_asks_for_the_service(wor
 
 async def test_field_case_143_a_replica_set_may_come_after_its_pod():
     world = World(replica_sets=True)
-    world.publisher.follow()
+    world.route_publisher.follow()
     await world.runtime()
     await world.user("LLMService")
     await world.look()
@@ -101,21 +101,21 @@ async def test_the_pods_of_before_serve_on_while_a_change_is_rolled_out(world):
     # As an adopted service is, or one that is of the same second as its pods.
     born = {"metadata": {"creationTimestamp": "2999-01-01T00:00:00Z"}}
     service = LLMService.model_validate(builders.merged(await world.service(), born))
-    assert len(world.watching.backend(service).pods) == 1
+    assert len(world.caches.backend(service).pods) == 1
     await world.runtime(image="engine:2")
     await world.look()
     await world.caught_up()
-    assert len(world.watching.backend(service).pods) == 1
+    assert len(world.caches.backend(service).pods) == 1
     pod = await world.cluster.get(kinds.POD, "ai", "chat-1")
     await world.cluster.delete(pod)
     await world.caught_up()
-    assert not world.watching.backend(service).pods
+    assert not world.caches.backend(service).pods
     # Another of its name is another pod.
     kept = ("name", "namespace", "labels", "ownerReferences")
     pod["metadata"] = {k: v for k, v in pod["metadata"].items() if k in kept}
     await world.kubelet(pod)
     await world.caught_up()
-    assert not world.watching.backend(service).pods
+    assert not world.caches.backend(service).pods
 
 
 async def test_a_runtime_asks_for_those_that_use_it(world):
@@ -158,45 +158,45 @@ async def test_what_is_known_and_where(world):
     await world.user("LLMService", group="serving.noctaya.io")
     await world.look()
     await world.caught_up()
-    assert world.watching.known() == {KEY}
-    assert len(world.watching.services(KEY)) == 2
-    assert [m["kind"] for m in world.watching.services_in("ai")] == ["LLMService"] * 2
-    assert [r.name for r in world.watching.runtimes("serving.hearth.dev")] == ["stub"]
-    assert world.watching.object(kinds.DEPLOYMENT, KEY)["metadata"]["name"] == "chat"
-    assert world.watching.keda
+    assert world.caches.service_keys() == {KEY}
+    assert len(world.caches.services(KEY)) == 2
+    assert [m["kind"] for m in world.caches.services_in("ai")] == ["LLMService"] * 2
+    assert [r.name for r in world.caches.runtimes("serving.hearth.dev")] == ["stub"]
+    assert world.caches.object(kinds.DEPLOYMENT, KEY)["metadata"]["name"] == "chat"
+    assert world.caches.keda
 
 
 async def test_what_we_wrote_counts_until_the_copy_changes(world):
     await world.user("LLMService")
     await world.caught_up()
-    [copy] = world.watching.services(KEY)
+    [copy] = world.caches.services(KEY)
     stored = await world.cluster.patch_status(
         {**copy, "status": {"phase": "Pending"}}, manager="hearth-status"
     )
-    world.watching.wrote(stored, over=world.watching.version(HEARTH, KEY))
-    assert world.watching.services(KEY) == [stored]
+    world.caches.remember_write(stored, over=world.caches.resource_version(HEARTH, KEY))
+    assert world.caches.services(KEY) == [stored]
     newest = await world.user("LLMService", metadata={"name": "chat", "namespace": "ai",
                                                       "labels": {"a": "b"}})  # fmt: skip
     await world.caught_up()
-    [copy] = world.watching.services(KEY)
+    [copy] = world.caches.services(KEY)
     assert copy["metadata"]["resourceVersion"] == newest["metadata"]["resourceVersion"]
 
 
 async def test_what_we_wrote_is_older_than_a_copy_that_changed_meanwhile(world):
     service = await world.user("LLMService")
     await world.caught_up()
-    over = world.watching.version(HEARTH, KEY)
+    over = world.caches.resource_version(HEARTH, KEY)
     stored = await world.cluster.patch_status(
         {**service, "status": {"phase": "Pending"}}, manager="hearth-status"
     )
     await world.cluster.patch_status({**stored, "status": {}}, manager="hearth-status")
     await world.caught_up()
-    world.watching.wrote(stored, over=over)
-    [copy] = world.watching.services(KEY)
+    world.caches.remember_write(stored, over=over)
+    [copy] = world.caches.services(KEY)
     assert "phase" not in copy.get("status", {})
     await world.cluster.delete(service)
     await world.caught_up()
-    assert world.watching.version(HEARTH, KEY) == ""
+    assert world.caches.resource_version(HEARTH, KEY) == ""
 
 
 async def test_field_case_140_who_would_have_one_folder_is_asked_for_and_told(world):

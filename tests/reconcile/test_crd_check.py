@@ -6,7 +6,7 @@ import pytest
 from hearth.api import crd
 from hearth.cluster import kinds
 from hearth.cluster.interface import Forbidden, NotFound, Unavailable
-from hearth.reconcile.crd_check import Schemas
+from hearth.reconcile.crd_check import CRDCheck
 from tests import hanging
 from tests.api.test_crd_compatibility import GUARD, without
 from tests.reconcile.shell import HEARTH, KEY, NOCTAYA, Refusing, World
@@ -51,7 +51,7 @@ async def looked(schemas):
 
 
 async def found(cluster, group=HEARTH):
-    schemas = Schemas(cluster, api_groups=(HEARTH, NOCTAYA), changed=pytest.fail)
+    schemas = CRDCheck(cluster, api_groups=(HEARTH, NOCTAYA), changed=pytest.fail)
     await looked(schemas)
     return schemas.outdated(group)
 
@@ -66,10 +66,10 @@ async def test_field_case_88_fields_are_told_by_name(cluster, caplog):
     cluster.drop("llmservices", LATE)
     cluster.drop("inferenceruntimes", "spec.priority", "spec.vendor")
     told = await found(cluster)
-    assert told.refusal is None
+    assert told.rejection is None
     fields = f"llmservices: {LATE}; inferenceruntimes: spec.vendor, spec.priority"
-    assert f"({fields})" in told.advice and "hearth crd | kubectl apply" in told.advice
-    assert told.advice in caplog.text
+    assert f"({fields})" in told.warning and "hearth crd | kubectl apply" in told.warning
+    assert told.warning in caplog.text
     assert await found(cluster, NOCTAYA) is None
 
 
@@ -77,8 +77,8 @@ async def test_field_case_88_fields_are_told_by_name(cluster, caplog):
 async def test_field_case_88_a_lost_guard_is_a_refusal(cluster, field):
     cluster.drop("llmservices", field)
     told = await found(cluster)
-    assert told.refusal.reason == "CRDOutdated" and field in told.refusal.message
-    assert told.advice is None
+    assert told.rejection.reason == "CRDOutdated" and field in told.rejection.message
+    assert told.warning is None
 
 
 async def test_who_may_not_look_serves(cluster):
@@ -87,17 +87,17 @@ async def test_who_may_not_look_serves(cluster):
 
 
 async def test_a_cluster_that_is_away_is_asked_until_it_answers(cluster, monkeypatch):
-    monkeypatch.setattr("hearth.reconcile.crd_check._UNKNOWN_S", 0)
+    monkeypatch.setattr("hearth.reconcile.crd_check._UNREAD_RETRY_S", 0)
     cluster.drop("llmservices", LATE)
     cluster.troubles = [Unavailable(), Unavailable()]
     assert await found(cluster) is not None
 
 
 async def test_once_they_are_upgraded_all_is_well(cluster, monkeypatch):
-    monkeypatch.setattr("hearth.reconcile.crd_check._OUTDATED_S", 0)
+    monkeypatch.setattr("hearth.reconcile.crd_check._OUTDATED_RETRY_S", 0)
     cluster.drop("llmservices", GUARD)
     changed = anyio.Event()
-    schemas = Schemas(cluster, api_groups=[HEARTH], changed=changed.set)
+    schemas = CRDCheck(cluster, api_groups=[HEARTH], changed=changed.set)
     with hanging.guard():
         async with anyio.create_task_group() as tasks:
             await tasks.start(schemas.run)
@@ -114,13 +114,13 @@ async def test_field_case_88_services_say_it_and_an_unguarded_one_is_closed(clus
     await world.look()
     before = await world.objects()
     cluster.drop("llmservices", LATE)
-    await looked(world.watching.schemas)
+    await looked(world.caches.crd_check)
     await world.look()
     assert (await world.conditions())["Warning"] == ("True", "CheckSpec")
     assert world.routes.find(KEY).refusal is None
     cluster.drop("llmservices", GUARD)
     await world.pod_ready()
-    await looked(world.watching.schemas)
+    await looked(world.caches.crd_check)
     await world.look()
     assert (await world.conditions())["Degraded"] == ("True", "CRDOutdated")
     route = world.routes.find(KEY)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from hearth import render
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 from hearth.stub import options
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.yaml"))
@@ -16,7 +16,7 @@ GOLDEN = Path(__file__).parent / "golden"
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=[path.stem for path in EXAMPLES])
 def test_renders_as_ever(example: Path):
-    text = render.text([str(example)], site=Site(), piped=bytes)
+    text = render.text([str(example)], release=Release(), piped=bytes)
     golden = GOLDEN / example.name
     if os.environ.get("UPDATE_GOLDEN"):
         golden.write_text(text)
@@ -27,7 +27,7 @@ def test_the_readme_s_manifest_is_whole():
     readme = (EXAMPLES[0].parents[1] / "README.md").read_text()
     _, _, rest = readme.partition("```yaml\n")
     manifest, _, _ = rest.partition("```")
-    text = render.text(["-"], site=Site(), piped=manifest.encode)
+    text = render.text(["-"], release=Release(), piped=manifest.encode)
     assert "image: vllm/vllm-openai" in text
     assert "kind: ScaledObject" in text
 

@@ -5,7 +5,7 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster.interface import Forbidden, Unavailable
-from hearth.reconcile.key_secrets import FRESH_S, LOOK_AGAIN_S, KeySecrets
+from hearth.reconcile.key_secrets import FRESH_S, REQUEUE_AFTER_S, KeySecrets
 from tests.reconcile.builders import service
 
 CHAT, CODE = ServiceKey("ai", "chat"), ServiceKey("ai", "code")
@@ -52,33 +52,33 @@ async def test_field_case_145_what_cannot_be_used_is_told(secrets, data, words):
     if data is not None:
         secrets.data["s"] = data
     assert secrets.keys.problem(guarded()) is None  # nobody has looked
-    await secrets.keys.look(guarded())
+    await secrets.keys.check(guarded())
     said = secrets.keys.problem(guarded())
     assert said is None if words is None else words in said
-    assert secrets.keys.look_again_s(guarded()) == (None if words is None else LOOK_AGAIN_S)
+    assert secrets.keys.requeue_after_s(guarded()) == (None if words is None else REQUEUE_AFTER_S)
     assert secrets.told == []  # whoever looks knows
 
 
 async def test_field_case_145_it_is_read_so_often_and_no_more(secrets, clock):
-    await secrets.keys.look(guarded())
-    await secrets.keys.look(guarded())
+    await secrets.keys.check(guarded())
+    await secrets.keys.check(guarded())
     assert secrets.reads == 1
-    clock.now += LOOK_AGAIN_S
+    clock.now += REQUEUE_AFTER_S
     secrets.data["s"] = {"token": b"x"}
-    await secrets.keys.look(guarded())
+    await secrets.keys.check(guarded())
     assert secrets.reads == 2 and secrets.keys.problem(guarded()) is None
-    clock.now += LOOK_AGAIN_S
-    await secrets.keys.look(guarded())
+    clock.now += REQUEUE_AFTER_S
+    await secrets.keys.check(guarded())
     assert secrets.reads == 2
     clock.now += FRESH_S
-    await secrets.keys.look(guarded())
+    await secrets.keys.check(guarded())
     assert secrets.reads == 3
 
 
 async def test_field_case_145_what_a_request_finds_out_is_told_to_each_service(secrets):
     secrets.data["s"] = {"token": b"x"}
-    await secrets.keys.look(guarded())
-    await secrets.keys.look(guarded("code"))
+    await secrets.keys.check(guarded())
+    await secrets.keys.check(guarded("code"))
     assert await secrets.keys.read("ai", "s") == {"token": b"x"}
     assert secrets.told == []
     del secrets.data["s"]
@@ -89,18 +89,18 @@ async def test_field_case_145_what_a_request_finds_out_is_told_to_each_service(s
 
 async def test_one_that_looks_tells_the_others(secrets, clock):
     for name in ("chat", "code"):
-        await secrets.keys.look(guarded(name))
-    clock.now += LOOK_AGAIN_S
+        await secrets.keys.check(guarded(name))
+    clock.now += REQUEUE_AFTER_S
     secrets.data["s"] = {"token": b"x"}
-    await secrets.keys.look(guarded("code"))
+    await secrets.keys.check(guarded("code"))
     assert secrets.told == [CHAT]
 
 
 async def test_an_api_server_that_is_away_changes_nothing(secrets, clock):
-    await secrets.keys.look(guarded())
-    clock.now += LOOK_AGAIN_S
+    await secrets.keys.check(guarded())
+    clock.now += REQUEUE_AFTER_S
     secrets.error = Unavailable()
-    await secrets.keys.look(guarded())
+    await secrets.keys.check(guarded())
     assert "there is no Secret" in secrets.keys.problem(guarded())
     with pytest.raises(Unavailable):
         await secrets.keys.read("ai", "s")
@@ -108,7 +108,7 @@ async def test_an_api_server_that_is_away_changes_nothing(secrets, clock):
 
 async def test_one_that_may_not_be_read_is_told(secrets):
     secrets.error = Forbidden("no get on secrets")
-    await secrets.keys.look(guarded())
+    await secrets.keys.check(guarded())
     assert "may not be read (no get on secrets)" in secrets.keys.problem(guarded())
 
 
@@ -117,17 +117,17 @@ async def test_a_silent_api_server_holds_nobody_up(secrets):
         await anyio.sleep_forever()
 
     secrets.keys = KeySecrets(silent, changed=secrets.told.append, read_limit_s=0.0)
-    await secrets.keys.look(guarded())
+    await secrets.keys.check(guarded())
     assert secrets.keys.problem(guarded()) is None
 
 
 async def test_another_secret_another_key_none_at_all(secrets):
     secrets.data["s"] = {"token": b"x"}
-    await secrets.keys.look(guarded())
-    await secrets.keys.look(guarded(secret="t"))
+    await secrets.keys.check(guarded())
+    await secrets.keys.check(guarded(secret="t"))
     assert "no Secret t" in secrets.keys.problem(guarded(secret="t"))
     assert secrets.keys.problem(guarded(secret="s")) is None  # nobody's any more: not known
-    await secrets.keys.look(service())
+    await secrets.keys.check(service())
     assert secrets.keys.problem(service()) is None
-    secrets.keys.forget(CHAT)
+    secrets.keys.remove(CHAT)
     assert await secrets.keys.read("ai", "t") is None and secrets.told == []

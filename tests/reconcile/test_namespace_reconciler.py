@@ -14,7 +14,7 @@ def world():
 
 async def look(world):
     await world.caught_up()
-    return await world.shared.reconcile("ai")
+    return await world.namespace_reconciler.reconcile("ai")
 
 
 async def owners(world):

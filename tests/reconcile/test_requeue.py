@@ -6,7 +6,7 @@ import pytest
 from hearth.api.meta import ServiceKey
 from hearth.cluster.workqueue import WorkQueue
 from hearth.demand import DemandTable
-from hearth.reconcile.requeue import Edges, FirstLook
+from hearth.reconcile.requeue import InitialSync, RequeueOnDemand
 from hearth.routes import Route, RouteTable
 
 CHAT, CODE = ServiceKey("ai", "chat"), ServiceKey("ai", "code")
@@ -18,12 +18,12 @@ async def test_the_first_look_is_over_when_all_were_looked_at_well_or_not():
             raise ValueError("this one fails")
         return 7.0
 
-    first = FirstLook(reconcile)
+    first = InitialSync(reconcile)
     over = []
     async with anyio.create_task_group() as tasks:
 
         async def wait():
-            await first.over({CHAT, CODE})
+            await first.wait_for({CHAT, CODE})
             over.append(True)
 
         tasks.start_soon(wait)
@@ -36,7 +36,7 @@ async def test_the_first_look_is_over_when_all_were_looked_at_well_or_not():
 
 
 async def test_with_no_service_at_all_it_is_over_at_once():
-    await FirstLook(None).over(set())
+    await InitialSync(None).wait_for(set())
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,7 @@ def test_a_phase_that_no_longer_fits_asks_for_a_look(phase, pending, asked):
     queue, demand, routes = WorkQueue(), DemandTable(linger_s=5), RouteTable()
     routes.put(Route(key=CHAT, uid="u", created=0, phase=phase))
     claim = demand.admit(CHAT, limit=9)
-    demand.listen(Edges(demand, routes, queue))
+    demand.listen(RequeueOnDemand(demand, routes, queue))
     if pending:
         demand.admit(CHAT, limit=9)
     else:
@@ -66,6 +66,6 @@ def test_a_phase_that_no_longer_fits_asks_for_a_look(phase, pending, asked):
 
 def test_a_service_without_a_route_is_nobodys():
     queue, demand = WorkQueue(), DemandTable(linger_s=5)
-    demand.listen(Edges(demand, RouteTable(), queue))
+    demand.listen(RequeueOnDemand(demand, RouteTable(), queue))
     demand.admit(CHAT, limit=9)
     assert queue.take() is None

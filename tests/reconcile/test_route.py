@@ -7,8 +7,8 @@ import pytest
 
 from hearth.reconcile import route as routing
 from hearth.reconcile.route import scale
-from hearth.reconcile.status.observation import Facts, Stage
-from hearth.reconcile.status.pod_failures import Memory
+from hearth.reconcile.status.observation import Observed, Stage
+from hearth.reconcile.status.pod_failures import PodHistory
 from hearth.routes import Backend, Delay, KeyRef, Route, Scale
 from tests.reconcile import builders
 
@@ -50,13 +50,13 @@ def route(**fields) -> Route:
     ],
 )
 def test_scale(found, refused, readable, before, expected):
-    got = scale(SERVICE, found, refused=refused, readable=readable, before=before)
+    got = scale(SERVICE, found, is_rejected=refused, readable=readable, before=before)
     assert got == expected
 
 
 def test_a_deployment_that_is_only_just_written():
     found = {"metadata": deployment()["metadata"], "spec": {}}
-    got = scale(SERVICE, found, refused=False, readable=True, before=None)
+    got = scale(SERVICE, found, is_rejected=False, readable=True, before=None)
     assert got == dataclasses.replace(PLAIN, replicas=1, pods=0)
 
 
@@ -80,8 +80,8 @@ QUOTA = Delay(reason="Activating", message="no room")
 def test_what_may_last_is_told(stage, phase, message, readable, expected):
     got = routing.route(
         SERVICE,
-        facts=Facts(stage=stage, message=message, memory=Memory()),
-        refusal=None,
+        observed=Observed(stage=stage, message=message, history=PodHistory()),
+        rejection=None,
         readable=readable,
         phase=phase,
         scale=None,
@@ -111,8 +111,8 @@ OPEN = Backend(uid="2", pod="q", host="h", port=1, ready=True)
 def test_field_case_130_whether_clients_keys_stay_here(backends, wanted, expected):
     got = routing.route(
         SERVICE,
-        facts=Facts(backends=backends, memory=Memory()),
-        refusal=None,
+        observed=Observed(backends=backends, history=PodHistory()),
+        rejection=None,
         readable=True,
         phase="Ready",
         scale=None,

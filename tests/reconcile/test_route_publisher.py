@@ -4,7 +4,7 @@ import anyio
 import pytest
 
 from hearth.cluster import kinds
-from hearth.reconcile.route_publisher import Decided
+from hearth.reconcile.route_publisher import SpecOutcome
 from hearth.reconcile.spec import parse
 from hearth.routes import ProbeResult
 from tests.reconcile.shell import KEY, World
@@ -25,7 +25,7 @@ def usable(world):
 
 
 async def test_a_pod_that_is_ready_waits_for_no_pass(world):
-    world.publisher.follow()
+    world.route_publisher.follow()
     await world.pod(running=True)
     await world.caught_up()
     route = world.routes.find(KEY)
@@ -39,7 +39,7 @@ async def test_a_pod_that_is_ready_waits_for_no_pass(world):
 
 
 async def test_so_does_a_change_of_scale(world):
-    world.publisher.follow()
+    world.route_publisher.follow()
     await world.cluster.scale(KEY, replicas=1)
     await world.caught_up()
     assert (world.routes.find(KEY).phase, world.routes.find(KEY).scale.replicas) == ("Pending", 1)
@@ -47,7 +47,7 @@ async def test_so_does_a_change_of_scale(world):
 
 async def test_nor_is_it_forgotten_by_a_pass_that_began_before(world):
     """One that is held up by a write goes on with what is seen by then."""
-    world.publisher.follow()
+    world.route_publisher.follow()
     said = world.cluster.apply
     waits, goes_on = anyio.Event(), anyio.Event()
 
@@ -91,8 +91,8 @@ async def test_a_new_leader_goes_on_with_a_failure_that_it_finds(world):
 
 
 def autoscaling(world):
-    [manifest] = world.watching.services(KEY)
-    return world.publisher.publish(parse.read(manifest)[0], Decided()).autoscaling.status
+    [manifest] = world.caches.services(KEY)
+    return world.route_publisher.publish(parse.parse(manifest)[0], SpecOutcome()).autoscaling.status
 
 
 async def test_a_scaled_object_counts_from_when_it_is_written_until_it_went():
@@ -100,7 +100,7 @@ async def test_a_scaled_object_counts_from_when_it_is_written_until_it_went():
     await world.runtime()
     await world.user("LLMService")
     await world.look()
-    assert world.watching.object(kinds.SCALED_OBJECT, KEY) is None  # not heard of yet
+    assert world.caches.object(kinds.SCALED_OBJECT, KEY) is None  # not heard of yet
     assert autoscaling(world) == "True"
     await world.caught_up()
     assert autoscaling(world) == "True"
@@ -110,7 +110,7 @@ async def test_a_scaled_object_counts_from_when_it_is_written_until_it_went():
 
 
 async def test_it_can_be_stopped(world):
-    stop = world.publisher.follow()
+    stop = world.route_publisher.follow()
     stop()
     await world.pod_ready()
     await world.caught_up()
@@ -118,8 +118,8 @@ async def test_it_can_be_stopped(world):
 
 
 async def test_what_nobody_decided_on_has_no_route(world):
-    world.publisher.follow()
-    world.publisher.forget(KEY)
+    world.route_publisher.follow()
+    world.route_publisher.remove(KEY)
     await world.pod_ready()
     await world.caught_up()
     assert KEY not in world.routes
@@ -127,7 +127,7 @@ async def test_what_nobody_decided_on_has_no_route(world):
 
 async def test_field_case_109_the_status_says_what_a_pod_that_loads_answers(world):
     """Written when the words change, not with each answer."""
-    world.publisher.follow()
+    world.route_publisher.follow()
     await world.pod(running=True)
     await world.look()
     uid = world.routes.find(KEY).backends[0].uid

@@ -423,9 +423,9 @@ async def test_demand_without_pods_is_pending_until_the_lease_ends(world):
     await world.runtime()
     await world.user("LLMService")
     world.demand.renew_lease(KEY, seconds=60)
-    again_s = await world.look()
+    requeue_after_s = await world.look()
     assert (await world.service())["status"]["phase"] == "Pending"
-    assert 0 < again_s <= 60
+    assert 0 < requeue_after_s <= 60
 
 
 async def test_field_case_62_a_new_hearth_leaves_the_scale_alone(world):

@@ -18,7 +18,7 @@ class Following:
         self.gone = []
         world.routes.listen_vanished(lambda uid, host: self.gone.append((uid, host)))
         self.vanished = VanishedPods(
-            world.cluster, world.watching, routes=world.routes, in_flight=lambda key: self.busy
+            world.cluster, world.caches, routes=world.routes, in_flight=lambda key: self.busy
         )
         self.vanished.follow()
 
@@ -87,8 +87,8 @@ async def test_one_whose_label_was_taken_off_runs_on_and_is_looked_at_again(foll
     pod = await following.pod()
     del pod["metadata"]["labels"][names.SERVICE_LABEL]
     await following.world.cluster.update(pod)
-    (again_s,) = await following.passes()
-    assert again_s > 0
+    (requeue_after_s,) = await following.passes()
+    assert requeue_after_s > 0
     assert following.gone == []
 
 

@@ -37,9 +37,9 @@ class World:
             of = LLMService.model_validate(whole)
         return plan.writes(of, render(of, runtime(runtime_spec)), self.observed())
 
-    def carry_out(self, of: plan.Plan, *, stop_after: int = 99, between: Any = None) -> None:
+    def execute(self, of: plan.Plan, *, stop_after: int = 99, between: Any = None) -> None:
         """Every write, or only so many steps of the Deployment's; `between`: after its second."""
-        assert of.refusal is None
+        assert of.rejection is None
         for write in of.writes:
             match write:
                 case Create(manifest):

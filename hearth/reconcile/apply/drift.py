@@ -25,37 +25,37 @@ _KEYS = {
 """Lists to which others may add an item, and what tells their items apart."""
 
 
-def stands(wanted: Any, observed: Any, *, field: str = "", amount: bool = False) -> bool:
-    """Whether `observed` says all that `wanted` says.
+def matches(desired: Any, observed: Any, *, field: str = "", amount: bool = False) -> bool:
+    """Whether `observed` says all that `desired` says.
 
     What it says beyond (defaults of the server, others' fields) does not count.
     """
     if observed is None:
-        return field not in _KEPT and _empty(wanted)
-    if isinstance(wanted, dict):
+        return field not in _KEPT and _empty(desired)
+    if isinstance(desired, dict):
         return isinstance(observed, dict) and all(
-            stands(value, observed.get(name), field=name, amount=amount or name in _AMOUNTS)
-            for name, value in wanted.items()
+            matches(value, observed.get(name), field=name, amount=amount or name in _AMOUNTS)
+            for name, value in desired.items()
         )
-    if isinstance(wanted, list):
-        return isinstance(observed, list) and _list_stands(wanted, observed, field)
+    if isinstance(desired, list):
+        return isinstance(observed, list) and _list_matches(desired, observed, field)
     if amount:
-        return bool(_amount(wanted) == _amount(observed))
-    return bool(wanted == observed)
+        return bool(_amount(desired) == _amount(observed))
+    return bool(desired == observed)
 
 
-def _list_stands(wanted: list[Any], observed: list[Any], field: str) -> bool:
+def _list_matches(desired: list[Any], observed: list[Any], field: str) -> bool:
     key = _KEYS.get(field)
     if key is None:
-        return len(wanted) == len(observed) and all(map(stands, wanted, observed))
+        return len(desired) == len(observed) and all(map(matches, desired, observed))
     there = {item.get(key): item for item in observed if isinstance(item, dict)}
-    return all(stands(item, there.get(item[key])) for item in wanted)
+    return all(matches(item, there.get(item[key])) for item in desired)
 
 
-def _empty(wanted: Any) -> bool:
-    if isinstance(wanted, dict):
-        return all(name not in _KEPT and _empty(value) for name, value in wanted.items())
-    return not wanted
+def _empty(desired: Any) -> bool:
+    if isinstance(desired, dict):
+        return all(name not in _KEPT and _empty(value) for name, value in desired.items())
+    return not desired
 
 
 def _amount(value: Any) -> Any:

@@ -17,7 +17,7 @@ from hearth.cluster.interface import (
 from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete, Write
 
 
-class Rejected(ClusterError):
+class WriteRejected(ClusterError):
     """The cluster will not have one of the objects: it is wrong, or a quota or webhook says no."""
 
     def __init__(self, manifest: Manifest, error: ClusterError) -> None:
@@ -25,7 +25,7 @@ class Rejected(ClusterError):
         super().__init__(f"the cluster refused {self.kind} {manifest['metadata']['name']}: {error}")
 
 
-async def carry_out(cluster: Cluster, writes: Iterable[Write]) -> list[Manifest]:
+async def execute(cluster: Cluster, writes: Iterable[Write]) -> list[Manifest]:
     """One after the other, in order; each may be repeated.  Returns what stands there now.
 
     Raises ClusterError at the first that fails: Conflict means that what was decided on is no
@@ -34,16 +34,16 @@ async def carry_out(cluster: Cluster, writes: Iterable[Write]) -> list[Manifest]
     stored: list[Manifest] = []
     for write in writes:
         try:
-            stored.extend(await _carry_out(cluster, write))
+            stored.extend(await _execute(cluster, write))
         except Terminating:
             raise
         except (Invalid, Forbidden) as error:
             about = write.main if isinstance(write, ApplyReplicas) else write.manifest
-            raise Rejected(about, error) from error
+            raise WriteRejected(about, error) from error
     return stored
 
 
-async def _carry_out(cluster: Cluster, write: Write) -> tuple[Manifest, ...]:
+async def _execute(cluster: Cluster, write: Write) -> tuple[Manifest, ...]:
     match write:
         case Create(manifest):
             try:

@@ -26,7 +26,7 @@ class Backend:
     deployment: Manifest | None = None
     """The service's own; None where there is none, or somebody else's of that name."""
     pods: tuple[Manifest, ...] = ()
-    strangers: tuple[str, ...] = ()
+    foreign: tuple[str, ...] = ()
     """What bears the service's labels, lives, and is not of its Deployment: for people."""
 
 
@@ -55,7 +55,7 @@ def adoptable(service: LLMService, manifest: Manifest) -> bool:
     return ours and written and not controller(manifest)
 
 
-def link(replica_set: Manifest) -> Manifest:
+def trim_replica_set(replica_set: Manifest) -> Manifest:
     """What a chain of owners needs of a ReplicaSet; of each revision there is one, for ever."""
     metadata = replica_set["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences")
@@ -67,8 +67,8 @@ def link(replica_set: Manifest) -> Manifest:
     }
 
 
-def same_link(old: Manifest | None, new: Manifest | None) -> bool:
-    """Whether two versions, as `link` keeps them, say the same; a new scale changes nothing."""
+def same_replica_set(old: Manifest | None, new: Manifest | None) -> bool:
+    """Whether two trimmed versions have the same owner and template; the scale does not count."""
     if old is None or new is None:
         return old is new
     return controller(old) == controller(new) and old[_TEMPLATE] == new[_TEMPLATE]
@@ -84,7 +84,8 @@ def backend(
 ) -> Backend:
     """The service's own of what has its name or bears its label.
 
-    `replica_sets`: as `link` keeps them; None where Deployments own pods directly (one machine).
+    `replica_sets`: trimmed by `trim_replica_set`; None where Deployments own pods directly (one
+    machine).
     A pod is the service's only if
 
     * this LLMService's uid controls the Deployment, that one's uid the ReplicaSet, that one's uid
@@ -98,35 +99,35 @@ def backend(
         return Backend()
     sets = None if replica_sets is None else {one["metadata"]["uid"]: one for one in replica_sets}
     ours: list[Manifest] = []
-    strangers: list[str] = []
+    foreign: list[str] = []
     for pod in pods:
         owner = pod if sets is None else sets.get(controller(pod).get("uid", ""))
-        if not _chained(pod, owner, deployment):
-            strangers.extend(_stranger(pod, owner, deployment))
+        if not _owned_by(pod, owner, deployment):
+            foreign.extend(_foreign(pod, owner, deployment))
         elif (
             pod["metadata"]["uid"] in known
-            or _young(pod, service)
-            or _current(pod, owner, deployment)
+            or _is_younger(pod, service)
+            or _has_current_template(pod, owner, deployment)
         ):
             ours.append(pod)
     return Backend(
-        deployment=deployment, pods=tuple(ours), strangers=tuple(dict.fromkeys(sorted(strangers)))
+        deployment=deployment, pods=tuple(ours), foreign=tuple(dict.fromkeys(sorted(foreign)))
     )
 
 
-def advice(service: LLMService, strangers: tuple[str, ...]) -> tuple[str, ...]:
+def warnings(service: LLMService, foreign: tuple[str, ...]) -> tuple[str, ...]:
     """A sentence for a condition about what bears the service's labels without being its own."""
-    if not strangers:
+    if not foreign:
         return ()
-    more = f" and {len(strangers) - _NAMED} more" if len(strangers) > _NAMED else ""
+    more = f" and {len(foreign) - _NAMED} more" if len(foreign) > _NAMED else ""
     return (
-        f"the labels of this service are also on {', '.join(strangers[:_NAMED])}{more}: Hearth"
+        f"the labels of this service are also on {', '.join(foreign[:_NAMED])}{more}: Hearth"
         f" sends no requests there, but Service {names.backend_service(service.key)} leads there"
         f" too; take the label {names.SERVICE_LABEL} off, or delete it",
     )
 
 
-def _chained(pod: Manifest, owner: Manifest | None, deployment: Manifest) -> bool:
+def _owned_by(pod: Manifest, owner: Manifest | None, deployment: Manifest) -> bool:
     """`owner`: the ReplicaSet between the two; the pod itself where there is none between."""
     if owner is None or controller(owner).get("uid") != deployment["metadata"]["uid"]:
         return False
@@ -134,20 +135,20 @@ def _chained(pod: Manifest, owner: Manifest | None, deployment: Manifest) -> boo
     return bool(pod["metadata"]["name"].startswith(f"{by}-"[:_LONGEST_BASE]))
 
 
-def _young(pod: Manifest, service: LLMService) -> bool:
+def _is_younger(pod: Manifest, service: LLMService) -> bool:
     """Times are whole seconds and the API server's own; what is equal is looked at."""
     created: str = pod["metadata"].get("creationTimestamp", "")
     return created > service.metadata.creation_timestamp
 
 
-def _current(pod: Manifest, owner: Manifest | None, deployment: Manifest) -> bool:
+def _has_current_template(pod: Manifest, owner: Manifest | None, deployment: Manifest) -> bool:
     template = deployment["spec"]["template"]
     if owner is None or owner is pod:
-        return drift.stands(template.get("spec"), pod["spec"])
+        return drift.matches(template.get("spec"), pod["spec"])
     return bool(owner[_TEMPLATE] == _digest(template))
 
 
-def _stranger(pod: Manifest, owner: Manifest | None, deployment: Manifest) -> Iterable[str]:
+def _foreign(pod: Manifest, owner: Manifest | None, deployment: Manifest) -> Iterable[str]:
     metadata = pod["metadata"]
     over = (pod.get("status") or {}).get("phase") in ("Failed", "Succeeded")
     if metadata.get("deletionTimestamp") or over:

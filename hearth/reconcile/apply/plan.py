@@ -66,7 +66,7 @@ class Plan:
     """What to write, in order; or why nothing is written."""
 
     writes: tuple[Write, ...] = ()
-    refusal: routes.SpecRejection | None = None
+    rejection: routes.SpecRejection | None = None
     adopted: tuple[str, ...] = ()
     """Kind and name of what becomes the service's own with these writes."""
 
@@ -83,13 +83,13 @@ def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) 
     wanted = {_identity(manifest): manifest for manifest in desired.manifests}
     for identity in wanted:
         found = there.get(identity)
-        if found is not None and (problem := _refusal(service, wanted[identity], found)):
-            return Plan(refusal=problem)
+        if found is not None and (problem := _rejection(service, wanted[identity], found)):
+            return Plan(rejection=problem)
     steps: list[Write] = []
     adopted: list[str] = []
     for identity, manifest in wanted.items():
         found = there.get(identity)
-        if found is None or ownership.controlled(service, found) or _going(found):
+        if found is None or ownership.controlled(service, found) or _is_terminating(found):
             steps.extend(_steps(manifest, found, desired.initial_replicas))
         else:
             steps.append(Apply(_adopting(manifest, found)))
@@ -98,11 +98,11 @@ def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) 
     return Plan(writes=(*_deletions(service, orphans), *steps), adopted=tuple(adopted))
 
 
-def shared(wanted: Manifest, observed: Manifest | None) -> Plan:
+def shared_service(wanted: Manifest, observed: Manifest | None) -> Plan:
     """The same for the namespace's shared Service, which no single service controls."""
-    if observed is not None and not _ours(observed):
+    if observed is not None and not _written_by_hearth(observed):
         return Plan(
-            refusal=_not_owned(
+            rejection=_not_owned(
                 observed, "choose another name for the shared endpoint where Hearth is installed"
             )
         )
@@ -116,14 +116,14 @@ def shared(wanted: Manifest, observed: Manifest | None) -> Plan:
 
 # The hash is one of the annotations: where another stands, something else was wanted.
 def _steps(wanted: Manifest, found: Manifest | None, replicas: int) -> Iterator[Write]:
-    if found is not None and _going(found):
+    if found is not None and _is_terminating(found):
         return  # its end is seen, and then it is written anew
     kind = kinds.of(wanted)
     if kind == kinds.DEPLOYMENT:
         yield from _deployment_steps(wanted, found, replicas)
     elif found is None:
         yield Create(wanted) if kind == kinds.CLAIM else Apply(wanted)
-    elif kind != kinds.CLAIM and not drift.stands(wanted, found):
+    elif kind != kinds.CLAIM and not drift.matches(wanted, found):
         yield Apply(_identified(wanted, found))
 
 
@@ -133,7 +133,7 @@ def _deployment_steps(wanted: Manifest, found: Manifest | None, replicas: int) -
     elif _half_created(found):
         now = found["spec"].get("replicas", replicas)
         yield _apply_replicas(_identified(wanted, found), now, whole=None)
-    elif not drift.stands(wanted, found):
+    elif not drift.matches(wanted, found):
         yield Apply(_identified(wanted, found))
 
 
@@ -168,10 +168,12 @@ def _half_created(found: Manifest) -> bool:
     )
 
 
-def _refusal(service: LLMService, wanted: Manifest, found: Manifest) -> routes.SpecRejection | None:
+def _rejection(
+    service: LLMService, wanted: Manifest, found: Manifest
+) -> routes.SpecRejection | None:
     if not ownership.controlled(service, found) and not ownership.adoptable(service, found):
         return _not_owned(found, _remedy(service, found))
-    if found["kind"] == kinds.CLAIM.kind and _changed(wanted, found):
+    if found["kind"] == kinds.CLAIM.kind and _has_changed(wanted, found):
         name = found["metadata"]["name"]
         return routes.SpecRejection(
             reason=spec_errors.CLAIM_CHANGED,
@@ -182,12 +184,12 @@ def _refusal(service: LLMService, wanted: Manifest, found: Manifest) -> routes.S
     return None
 
 
-def _changed(wanted: Manifest, found: Manifest) -> bool:
+def _has_changed(wanted: Manifest, found: Manifest) -> bool:
     hashes = [
         m["metadata"].get("annotations", {}).get(names.HASH_ANNOTATION) for m in (wanted, found)
     ]
     # The same amount may be spelled in another way.
-    return hashes[0] != hashes[1] and not drift.stands(wanted["spec"], found["spec"])
+    return hashes[0] != hashes[1] and not drift.matches(wanted["spec"], found["spec"])
 
 
 def _deletions(service: LLMService, orphans: Iterable[Manifest]) -> list[Delete]:
@@ -198,14 +200,14 @@ def _deletions(service: LLMService, orphans: Iterable[Manifest]) -> list[Delete]
         if found["kind"] != kinds.CLAIM.kind
         and found["metadata"].get("labels", {}).get(names.SERVICE_LABEL) == service.metadata.name
         and ownership.controlled(service, found)
-        and not _going(found)
+        and not _is_terminating(found)
     ]
     # KEDA must not scale what is about to go.
     doomed.sort(key=lambda found: bool(found["kind"] != kinds.SCALED_OBJECT.kind))
     return [Delete(found) for found in doomed]
 
 
-def _ours(found: Manifest) -> bool:
+def _written_by_hearth(found: Manifest) -> bool:
     owners = found["metadata"].get("ownerReferences", ())
     managed_by = found["metadata"].get("labels", {}).get("app.kubernetes.io/managed-by")
     written = names.HASH_ANNOTATION in (found["metadata"].get("annotations") or {})
@@ -232,7 +234,7 @@ def _not_owned(found: Manifest, remedy: str) -> routes.SpecRejection:
     )
 
 
-def _going(found: Manifest) -> bool:
+def _is_terminating(found: Manifest) -> bool:
     return bool(found["metadata"].get("deletionTimestamp"))
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile.spec import spec_errors
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Devices:
+class DeviceRequest:
     """What one pod asks for; `limits` is empty where no device is."""
 
     limits: dict[str, str]
@@ -26,18 +26,18 @@ _ASCEND_HOST = (
 )
 
 
-def render(runtime: InferenceRuntime, *, accelerators: int) -> Devices:
-    """Raises Refused where the runtime names no device for a vendor that has one."""
+def render(runtime: InferenceRuntime, *, accelerators: int) -> DeviceRequest:
+    """Raises SpecError where the runtime names no device for a vendor that has one."""
     return _VENDORS[runtime.spec.vendor](runtime, accelerators)
 
 
-def _nvidia(runtime: InferenceRuntime, accelerators: int) -> Devices:
-    return Devices(limits=_limits(runtime, accelerators))
+def _nvidia(runtime: InferenceRuntime, accelerators: int) -> DeviceRequest:
+    return DeviceRequest(limits=_limits(runtime, accelerators))
 
 
-def _ascend(runtime: InferenceRuntime, accelerators: int) -> Devices:
+def _ascend(runtime: InferenceRuntime, accelerators: int) -> DeviceRequest:
     # The driver belongs to the node; the image brings none, and must not change it.
-    return Devices(
+    return DeviceRequest(
         limits=_limits(runtime, accelerators),
         volumes=tuple(
             {"name": name, "hostPath": {"path": path, "type": kind}}
@@ -49,14 +49,14 @@ def _ascend(runtime: InferenceRuntime, accelerators: int) -> Devices:
     )
 
 
-def _cpu(runtime: InferenceRuntime, accelerators: int) -> Devices:
-    return Devices(limits={})
+def _cpu(runtime: InferenceRuntime, accelerators: int) -> DeviceRequest:
+    return DeviceRequest(limits={})
 
 
 def _limits(runtime: InferenceRuntime, accelerators: int) -> dict[str, str]:
     resource = runtime.spec.accelerator.resource_name
     if resource is None:
-        raise Refused(
+        raise SpecError(
             spec_errors.RENDER,
             f"InferenceRuntime {runtime.name}: spec.accelerator.resourceName is missing; name the"
             " device plugin's resource (only vendor cpu needs none)",
@@ -64,7 +64,7 @@ def _limits(runtime: InferenceRuntime, accelerators: int) -> dict[str, str]:
     return {resource: str(accelerators)}
 
 
-_VENDORS: dict[str, Callable[[InferenceRuntime, int], Devices]] = {
+_VENDORS: dict[str, Callable[[InferenceRuntime, int], DeviceRequest]] = {
     "nvidia": _nvidia,
     "ascend": _ascend,
     "cpu": _cpu,

@@ -8,14 +8,14 @@ from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile.render.go_template import template, values
 from hearth.reconcile.spec import spec_errors
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 
 POD_IP: Manifest = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 """On every backend, so that an argument may say `--host=$(POD_IP)`."""
 
 
 def args(service: LLMService, runtime: InferenceRuntime, *, model_path: str) -> list[str]:
-    """The runtime's arguments, rendered, then the service's.  Raises Refused, naming the field."""
+    """The runtime's arguments, rendered, then the service's.  Raises SpecError with the field."""
     data = template.Data(model_path=model_path, service=service.key)
     override = service.spec.runtime.args_override if service.spec.runtime else []
     rendered = [
@@ -37,7 +37,7 @@ def env(
     variables, rendered, then those that it does not set itself.
 
     A name stands once, with its last value, as a kubelet reads a list that has it twice.  Raises
-    Refused, naming the field.
+    SpecError, naming the field.
     """
     data = template.Data(model_path=model_path, service=service.key)
     own: dict[str, Manifest] = {}
@@ -64,7 +64,7 @@ def _render(text: str, data: template.Data, *, runtime: InferenceRuntime, field:
     try:
         return template.render(text, data)
     except values.TemplateError as error:
-        raise Refused(
+        raise SpecError(
             spec_errors.RENDER,
             f"InferenceRuntime {runtime.metadata.name}: spec.container.{field}: {error}",
         ) from error

@@ -11,9 +11,9 @@ from hearth.cache.volume import Storage
 from hearth.cluster import kinds
 from hearth.reconcile.render import accelerators, container_args, pod_options, probes
 from hearth.reconcile.render.go_template import template
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 from hearth.reconcile.spec import spec_errors
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 
 PORT = 80
 _QUEUE_ANNOTATION = "scheduling.volcano.sh/queue-name"
@@ -21,7 +21,7 @@ _SHARED_MEMORY = "dshm"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Parts:
+class DeploymentInputs:
     """What the two objects are made of, beside the site."""
 
     service: LLMService
@@ -30,14 +30,14 @@ class Parts:
     storage: Storage
 
 
-def render(parts: Parts, *, site: Site) -> Manifest:
-    """The Deployment without replicas, owner and hash.  Raises Refused."""
-    service, runtime = parts.service, parts.runtime
+def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
+    """The Deployment without replicas, owner and hash.  Raises SpecError."""
+    service, runtime = inputs.service, inputs.runtime
     key = service.key
     _check(service, runtime)
-    devices = accelerators.render(runtime, accelerators=service.spec.resources.accelerators)
-    times = probes.render(service, runtime)
-    wanted = options(service, runtime, parts.model)
+    device_request = accelerators.render(runtime, accelerators=service.spec.resources.accelerators)
+    probe_settings = probes.render(service, runtime)
+    wanted = pod_options_of(service, runtime, inputs.model)
     labels = {**wanted.labels, **names.labels(key, runtime=runtime.name)}
     annotations = {**wanted.annotations, **_annotations(runtime)}
     # One accelerator cannot hold two pods: a surge would wait for a device that never comes free.
@@ -56,8 +56,8 @@ def render(parts: Parts, *, site: Site) -> Manifest:
         },
         "spec": {
             "selector": {"matchLabels": names.selector(key)},
-            **({"strategy": strategy} if devices.limits else {}),
-            "progressDeadlineSeconds": times.progress_deadline_s,
+            **({"strategy": strategy} if device_request.limits else {}),
+            "progressDeadlineSeconds": probe_settings.progress_deadline_s,
             "template": {
                 "metadata": {
                     "labels": dict(labels),
@@ -66,20 +66,20 @@ def render(parts: Parts, *, site: Site) -> Manifest:
                 "spec": {
                     **_placement(service, runtime),
                     **wanted.spec,
-                    **_security(parts.storage, site, wanted.pod_security),
+                    **_security(inputs.storage, release, wanted.pod_security),
                     "automountServiceAccountToken": False,
                     # A service called `vllm` would hand the engine a VLLM_PORT it cannot read.
                     "enableServiceLinks": False,
                     **(
-                        {"terminationGracePeriodSeconds": times.grace_s}
-                        if times.grace_s is not None
+                        {"terminationGracePeriodSeconds": probe_settings.grace_s}
+                        if probe_settings.grace_s is not None
                         else {}
                     ),
-                    "containers": [_container(parts, devices, times, wanted)],
+                    "containers": [_container(inputs, device_request, probe_settings, wanted)],
                     "volumes": [
                         {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}},
-                        *parts.storage.volumes,
-                        *devices.volumes,
+                        *inputs.storage.volumes,
+                        *device_request.volumes,
                     ],
                 },
             },
@@ -87,10 +87,10 @@ def render(parts: Parts, *, site: Site) -> Manifest:
     }
 
 
-def options(
+def pod_options_of(
     service: LLMService, runtime: InferenceRuntime, model: Source
 ) -> pod_options.PodOptions:
-    """What the runtime's annotations ask for.  Raises Refused."""
+    """What the runtime's annotations ask for.  Raises SpecError."""
     return pod_options.render(
         runtime,
         template.Data(model_path=model.path, service=service.key),
@@ -99,9 +99,9 @@ def options(
     )
 
 
-def render_service(parts: Parts) -> Manifest:
+def render_service(inputs: DeploymentInputs) -> Manifest:
     """The Service that leads to the pods; its labels and annotations say where metrics are."""
-    key, spec = parts.service.key, parts.runtime.spec
+    key, spec = inputs.service.key, inputs.runtime.spec
     port = spec.container.port
     metrics = spec.metrics
     scraped = metrics is not None and metrics.port == port.name
@@ -117,7 +117,7 @@ def render_service(parts: Parts) -> Manifest:
             "name": names.backend_service(key),
             "namespace": key.namespace,
             "labels": {
-                **names.labels(key, runtime=parts.runtime.name),
+                **names.labels(key, runtime=inputs.runtime.name),
                 **({names.METRICS_LABEL: "true"} if scraped else {}),
             },
             **({"annotations": annotations} if scraped else {}),
@@ -133,12 +133,12 @@ def render_service(parts: Parts) -> Manifest:
 
 
 def _container(
-    parts: Parts,
-    devices: accelerators.Devices,
-    times: probes.Health,
-    options: pod_options.PodOptions,
+    inputs: DeploymentInputs,
+    device_request: accelerators.DeviceRequest,
+    probe_settings: probes.ProbeSettings,
+    pod_options_of: pod_options.PodOptions,
 ) -> Manifest:
-    service, runtime, path = parts.service, parts.runtime, parts.model.path
+    service, runtime, path = inputs.service, inputs.runtime, inputs.model.path
     wanted = runtime.spec.container
     args = container_args.args(service, runtime, model_path=path)
     return {
@@ -149,8 +149,8 @@ def _container(
             service,
             runtime,
             model_path=path,
-            defaults=parts.storage.env,
-            engine_key=options.engine_key,
+            defaults=inputs.storage.env,
+            engine_key=pod_options_of.engine_key,
         ),
         "ports": [
             {
@@ -159,25 +159,27 @@ def _container(
                 "protocol": "TCP",
             }
         ],
-        **({"securityContext": security} if (security := options.container_security) else {}),
-        **_resources(service, devices),
+        **(
+            {"securityContext": security} if (security := pod_options_of.container_security) else {}
+        ),
+        **_resources(service, device_request),
         "volumeMounts": [
             {"name": _SHARED_MEMORY, "mountPath": "/dev/shm"},
-            *parts.storage.mounts,
-            *devices.mounts,
+            *inputs.storage.mounts,
+            *device_request.mounts,
         ],
-        **times.probes,
-        **({"lifecycle": times.lifecycle} if times.lifecycle else {}),
+        **probe_settings.probes,
+        **({"lifecycle": probe_settings.lifecycle} if probe_settings.lifecycle else {}),
         # Engines write to no file of the kubelet's: the end of their log says why they died.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
-def _resources(service: LLMService, devices: accelerators.Devices) -> Manifest:
+def _resources(service: LLMService, device_request: accelerators.DeviceRequest) -> Manifest:
     wanted = service.spec.resources
     memory = {"memory": str(wanted.memory)} if wanted.memory else {}
     requests = {**({"cpu": str(wanted.cpu)} if wanted.cpu else {}), **memory}
-    limits = {**devices.limits, **memory}
+    limits = {**device_request.limits, **memory}
     resources = {
         **({"limits": limits} if limits else {}),
         **({"requests": requests} if requests else {}),
@@ -200,11 +202,11 @@ def _placement(service: LLMService, runtime: InferenceRuntime) -> Manifest:
     }
 
 
-def _security(storage: Storage, site: Site, wanted: Manifest) -> Manifest:
+def _security(storage: Storage, release: Release, wanted: Manifest) -> Manifest:
     group: Manifest = {}
-    if storage.pvc is not None and site.file_system_group is not None:
+    if storage.pvc is not None and release.file_system_group is not None:
         # A fresh volume belongs to root.
-        group = {"fsGroup": site.file_system_group, "fsGroupChangePolicy": "OnRootMismatch"}
+        group = {"fsGroup": release.file_system_group, "fsGroupChangePolicy": "OnRootMismatch"}
     context = {name: value for name, value in {**group, **wanted}.items() if value is not None}
     return {"securityContext": context} if context else {}
 
@@ -216,14 +218,14 @@ def _annotations(runtime: InferenceRuntime) -> dict[str, str]:
 
 def _check(service: LLMService, runtime: InferenceRuntime) -> None:
     if service.spec.resources.fraction is not None:
-        raise Refused(
+        raise SpecError(
             spec_errors.RENDER,
             "spec.resources.fraction is not supported; ask for whole devices with"
             " spec.resources.accelerators",
         )
     scheduler = runtime.spec.accelerator.scheduler
     if scheduler and scheduler.queue and scheduler.name != "volcano":
-        raise Refused(
+        raise SpecError(
             spec_errors.RENDER,
             f"InferenceRuntime {runtime.name}: spec.accelerator.scheduler.queue is for the"
             " scheduler volcano; set scheduler.name to volcano, or remove queue",

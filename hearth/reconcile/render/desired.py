@@ -13,10 +13,10 @@ from hearth.api.runtime import InferenceRuntime
 from hearth.cache import source, volume
 from hearth.cluster import kinds
 from hearth.reconcile.render import deployment, gateway_services, network_policy, scaled_object
-from hearth.reconcile.render.host_folders import Folder
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.host_folders import HostFolder
+from hearth.reconcile.render.release import Release
 from hearth.reconcile.spec import spec_errors, spec_warnings
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,17 +27,21 @@ class Desired:
     """In write order; each with its hash, and its owner where the service has a uid."""
     initial_replicas: int
     """Replicas of the Deployment when it is created; the manifest itself never says any."""
-    advice: tuple[str, ...]
+    warnings: tuple[str, ...]
     """What works, but maybe not as meant."""
     engine_keyed: bool = False
     """Whether the engine asks for a key of its own."""
 
 
 def render(
-    service: LLMService, runtime: InferenceRuntime, *, site: Site, folder: Folder | None = None
+    service: LLMService,
+    runtime: InferenceRuntime,
+    *,
+    release: Release,
+    host_folder: HostFolder | None = None,
 ) -> Desired:
-    """All or nothing.  Raises Refused, naming the field, for a spec that cannot be served."""
-    _check(service, site)
+    """All or nothing.  Raises SpecError, naming the field, for a spec that cannot be served."""
+    _check_name(service, release)
     model = _model(service)
     try:
         options.parse(service.metadata.annotations)  # for the gateway; a mistake in them is refused
@@ -46,43 +50,49 @@ def render(
             model,
             key=service.key,
             group=service.group,
-            apart=folder is not None and folder.apart,
+            apart=host_folder is not None and host_folder.apart,
         )
     except options.BadOption as error:
-        raise Refused(spec_errors.RENDER, str(error)) from error
+        raise SpecError(spec_errors.RENDER, str(error)) from error
     except volume.BadCache as error:
-        raise Refused(error.reason, str(error)) from error
-    parts = deployment.Parts(service=service, runtime=runtime, model=model, storage=storage)
-    scaler = scaled_object.render(service, site=site)
+        raise SpecError(error.reason, str(error)) from error
+    inputs = deployment.DeploymentInputs(
+        service=service, runtime=runtime, model=model, storage=storage
+    )
+    scaler = scaled_object.render(service, release=release)
     rendered = (
         # Before there is a pod that it is about.
-        *([network_policy.render(service, site=site)] if _is_guarded(service, site) else []),
+        *(
+            [network_policy.render(service, release=release)]
+            if _is_guarded(service, release)
+            else []
+        ),
         *([_claim(service, storage.pvc)] if storage.pvc is not None else []),
         # KEDA looks for its target once, then ever more seldom: the Deployment comes first.
-        deployment.render(parts, site=site),
-        deployment.render_service(parts),
-        gateway_services.render(service, site=site),
+        deployment.render(inputs, release=release),
+        deployment.render_service(inputs),
+        gateway_services.render(service, release=release),
         *(
-            [scaled_object.render_service(service, site=site)]
+            [scaled_object.render_service(service, release=release)]
             if scaled_object.server_secret(service)
             else []
         ),
-        *([scaler] if site.keda else []),
+        *([scaler] if release.keda else []),
     )
     return Desired(
         manifests=tuple(_hashed(_owned(manifest, service)) for manifest in rendered),
         initial_replicas=service.spec.scaling.min,
-        advice=(
-            *spec_warnings.of(service, runtime, model, site=site),
-            *(folder.advice if folder is not None else ()),
+        warnings=(
+            *spec_warnings.warnings(service, runtime, model, release=release),
+            *(host_folder.warnings if host_folder is not None else ()),
         ),
-        engine_keyed=deployment.options(service, runtime, model).engine_key is not None,
+        engine_keyed=deployment.pod_options_of(service, runtime, model).engine_key is not None,
     )
 
 
-def render_shared(namespace: str, services: Iterable[Manifest], *, site: Site) -> Manifest:
+def render_shared(namespace: str, services: Iterable[Manifest], *, release: Release) -> Manifest:
     """The namespace's shared Service, owned by all LLMServices of both groups that are there."""
-    return _hashed(gateway_services.render_shared(namespace, services, site=site))
+    return _hashed(gateway_services.render_shared(namespace, services, release=release))
 
 
 def first_of(a: LLMService, b: LLMService) -> LLMService:
@@ -93,20 +103,20 @@ def first_of(a: LLMService, b: LLMService) -> LLMService:
     return min(a, b, key=lambda s: (s.metadata.creation_timestamp, s.group))
 
 
-def name_taken(service: LLMService, by: LLMService) -> Refused:
+def name_taken(service: LLMService, by: LLMService) -> SpecError:
     """What the later of two services is told."""
-    return Refused(
+    return SpecError(
         spec_errors.NAME_TAKEN,
         f"metadata.name: an LLMService {service.key} of {by.group} was there before; delete one of"
         " them, or choose another name",
     )
 
 
-def _check(service: LLMService, site: Site) -> None:
-    if service.metadata.name == site.shared_service:
-        raise Refused(
+def _check_name(service: LLMService, release: Release) -> None:
+    if service.metadata.name == release.shared_service:
+        raise SpecError(
             spec_errors.RENDER,
-            f"metadata.name: {site.shared_service} is reserved for the shared endpoint of the"
+            f"metadata.name: {release.shared_service} is reserved for the shared endpoint of the"
             " namespace; choose another",
         )
 
@@ -115,9 +125,11 @@ def _model(service: LLMService) -> source.Source:
     model = service.spec.model
     if model.source is None:
         problem = "catalogRef is not supported; set" if model.catalog_ref else "set"
-        raise Refused(spec_errors.MODEL, f"spec.model: {problem} source.uri to {source.SUPPORTED}")
+        raise SpecError(
+            spec_errors.MODEL, f"spec.model: {problem} source.uri to {source.SUPPORTED}"
+        )
     if model.source.secret_ref is not None and not model.source.uri.startswith("oci://"):
-        raise Refused(
+        raise SpecError(
             spec_errors.MODEL,
             "spec.model.source.secretRef is not supported; give the runtime a variable such as"
             " HF_TOKEN with valueFrom.secretKeyRef",
@@ -125,11 +137,11 @@ def _model(service: LLMService) -> source.Source:
     try:
         return source.parse(model.source.uri)
     except source.BadSource as error:
-        raise Refused(spec_errors.MODEL, f"spec.model.source.uri: {error}") from error
+        raise SpecError(spec_errors.MODEL, f"spec.model.source.uri: {error}") from error
 
 
-def _is_guarded(service: LLMService, site: Site) -> bool:
-    return site.backend_guard == "policy" and network_policy.wanted(service)
+def _is_guarded(service: LLMService, release: Release) -> bool:
+    return release.backend_guard == "policy" and network_policy.has_authentication(service)
 
 
 def _claim(service: LLMService, spec: Manifest) -> Manifest:

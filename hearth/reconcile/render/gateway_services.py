@@ -6,12 +6,12 @@ from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.cluster import kinds
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 
 PORT = 80
 
 
-def render(service: LLMService, *, site: Site) -> Manifest:
+def render(service: LLMService, *, release: Release) -> Manifest:
     """The service's own address: `http://<name>.<namespace>.svc/v1`."""
     key = service.key
     return _alias(
@@ -20,11 +20,11 @@ def render(service: LLMService, *, site: Site) -> Manifest:
             "namespace": key.namespace,
             "labels": names.labels(key),
         },
-        site,
+        release,
     )
 
 
-def render_shared(namespace: str, services: Iterable[Manifest], *, site: Site) -> Manifest:
+def render_shared(namespace: str, services: Iterable[Manifest], *, release: Release) -> Manifest:
     """The namespace's shared address, where a request's `model` names the service.
 
     All services of the namespace own it, none controls it: it goes with the last one.  They come
@@ -43,26 +43,26 @@ def render_shared(namespace: str, services: Iterable[Manifest], *, site: Site) -
     owners.sort(key=lambda owner: str(owner["uid"]))
     return _alias(
         {
-            "name": site.shared_service,
+            "name": release.shared_service,
             "namespace": namespace,
             "labels": {
-                "app.kubernetes.io/name": site.shared_service,
+                "app.kubernetes.io/name": release.shared_service,
                 "app.kubernetes.io/managed-by": names.MANAGER,
             },
             **({"ownerReferences": owners} if owners else {}),
         },
-        site,
+        release,
     )
 
 
-def _alias(metadata: Manifest, site: Site) -> Manifest:
+def _alias(metadata: Manifest, release: Release) -> Manifest:
     return {
         "apiVersion": kinds.SERVICE.api_version,
         "kind": kinds.SERVICE.kind,
         "metadata": metadata,
         "spec": {
             "type": "ExternalName",
-            "externalName": site.gateway_host,
+            "externalName": release.gateway_host,
             "ports": [{"name": "http", "port": PORT, "protocol": "TCP"}],
         },
     }

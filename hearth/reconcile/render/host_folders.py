@@ -14,15 +14,15 @@ from hearth.cache import volume
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Folder:
+class HostFolder:
     """What becomes of one service's."""
 
     apart: bool = False
     """Whether it has one that no other service can have by name."""
-    advice: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def marks(manifest: Manifest) -> Iterator[str]:
+def index_keys(manifest: Manifest) -> Iterator[str]:
     """An index: the folder that an LLMService would have by name, where others may have it too."""
     spec = _part(manifest, "spec")
     uri = _part(_part(spec, "model"), "source").get("uri")
@@ -36,26 +36,28 @@ def marks(manifest: Manifest) -> Iterator[str]:
         yield volume.host_folder(key_of(manifest), group)
 
 
-def decide(service: LLMService, same: Iterable[Manifest], deployment: Manifest | None) -> Folder:
-    """`same`: every LLMService with the same mark, this one too.  `deployment`: its own.
+def choose(
+    service: LLMService, sharing: Iterable[Manifest], deployment: Manifest | None
+) -> HostFolder:
+    """`sharing`: every LLMService with the same mark, this one too.  `deployment`: its own.
 
     The older service has the folder.  The other gets one apart, and keeps it when the older one is
     gone: what it has downloaded is there.
     """
     own = volume.host_folder(service.key, service.group)
     apart = volume.host_folder(service.key, service.group, apart=True)
-    others = [one for one in same if key_of(one) != service.key]
+    others = [one for one in sharing if key_of(one) != service.key]
     older = any(_age(one) < (service.metadata.creation_timestamp, service.key) for one in others)
     stays = apart != own and apart in _mounted(deployment)
     if not others:
-        return Folder(apart=stays)
+        return HostFolder(apart=stays)
     named = ", ".join(sorted(str(key_of(one)) for one in others))
-    mine = apart if older or stays else own
-    return Folder(
+    chosen = apart if older or stays else own
+    return HostFolder(
         apart=older or stays,
-        advice=(
+        warnings=(
             f"spec.cache: by its name, {own} on the nodes would be the folder of LLMService {named}"
-            f" as well; this service's is {mine}, and no two write to one. Rename one of them",
+            f" as well; this service's is {chosen}, and no two write to one. Rename one of them",
         ),
     )
 

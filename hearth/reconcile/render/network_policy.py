@@ -7,15 +7,15 @@ from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.cluster import kinds
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 
 
-def wanted(service: LLMService) -> bool:
+def has_authentication(service: LLMService) -> bool:
     """Whether not everybody may use the service."""
     return service.spec.endpoint.authentication is not None
 
 
-def render(service: LLMService, *, site: Site) -> Manifest:
+def render(service: LLMService, *, release: Release) -> Manifest:
     """For its backend's pods: the gateway's pods may reach them, and whoever scrapes metrics."""
     key = service.key
     return {
@@ -33,10 +33,10 @@ def render(service: LLMService, *, site: Site) -> Manifest:
                 {
                     "from": [
                         {
-                            **_namespace(site.namespace),
-                            "podSelector": {"matchLabels": names.release_pods(site.release)},
+                            **_namespace(release.namespace),
+                            "podSelector": {"matchLabels": names.release_pods(release.name)},
                         },
-                        *map(_namespace, site.scrape_namespaces),
+                        *map(_namespace, release.scrape_namespaces),
                     ]
                 }
             ],

@@ -10,7 +10,7 @@ from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime, Vendor
 from hearth.reconcile.render.go_template import template, values
 from hearth.reconcile.spec import spec_errors
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 
 _OWN_PREFIXES = (f"{names.DOMAIN}/", options.PREFIX, "deployment.kubernetes.io/")
 """What begins so is Hearth's, or the Deployment controller's."""
@@ -60,12 +60,12 @@ def render(
 ) -> PodOptions:
     """What the runtime says, with its templates filled in; Hearth's own keys are left out.
 
-    Raises Refused, naming the annotation.
+    Raises SpecError, naming the annotation.
     """
     try:
         said = runtime_options.parse(runtime.metadata.annotations)
     except options.BadOption as error:
-        raise Refused(spec_errors.RENDER, f"InferenceRuntime {runtime.name}: {error}") from error
+        raise SpecError(spec_errors.RENDER, f"InferenceRuntime {runtime.name}: {error}") from error
     reader = _Reader(runtime, data)
     labels = reader.labels(said.labels)
     annotations = reader.fill(runtime_options.ANNOTATIONS, said.annotations)
@@ -142,8 +142,8 @@ class _Reader:
         except ValueError as error:
             raise self._refused(runtime_options.ENGINE_KEY, error) from error
 
-    def _refused(self, annotation: str, error: ValueError) -> Refused:
-        return Refused(
+    def _refused(self, annotation: str, error: ValueError) -> SpecError:
+        return SpecError(
             spec_errors.RENDER,
             f"InferenceRuntime {self.runtime.name}: annotation {annotation}: {error}",
         )

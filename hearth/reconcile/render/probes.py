@@ -20,8 +20,8 @@ _MARGIN_S = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Health:
-    """Parts of a Deployment, its pod and its container."""
+class ProbeSettings:
+    """DeploymentInputs of a Deployment, its pod and its container."""
 
     probes: Manifest
     startup_s: int
@@ -32,7 +32,7 @@ class Health:
     lifecycle: Manifest | None
 
 
-def render(service: LLMService, runtime: InferenceRuntime) -> Health:
+def render(service: LLMService, runtime: InferenceRuntime) -> ProbeSettings:
     """A probe of the runtime stays as it is; a default one gives an activation its time."""
     health, scaling = runtime.spec.health, service.spec.scaling
     request = {"httpGet": {"path": _PATH, "port": runtime.spec.container.port.name}}
@@ -49,7 +49,7 @@ def render(service: LLMService, runtime: InferenceRuntime) -> Health:
     drain_s = math.ceil(scaling.drain_timeout) if lifecycle.pre_stop_drain else 0
     if lifecycle.pre_stop_drain:
         grace_s = max(grace_s or _KUBERNETES_GRACE_S, drain_s + _MARGIN_S)
-    return Health(
+    return ProbeSettings(
         probes={
             "startupProbe": startup.manifest(),
             "readinessProbe": readiness.manifest(),

@@ -5,15 +5,15 @@ from typing import Literal
 
 from hearth import names
 
-Guard = Literal["policy", "warn", "off"]
+BackendGuard = Literal["policy", "warn", "off"]
 """What is done about the way past the gateway to a service with a key of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Site:
+class Release:
     """The release, as far as the objects of a service refer to it."""
 
-    release: str = "hearth"
+    name: str = "hearth"
     namespace: str = "hearth-system"
     cluster_domain: str = "cluster.local"
     scaler_port: int = 9090
@@ -29,7 +29,7 @@ class Site:
     """Group that owns a cache claim, so that images without root can write to it.  None where the
     platform assigns one itself and refuses any other (OpenShift)."""
 
-    backend_guard: Guard = "off"
+    backend_guard: BackendGuard = "off"
     """`policy`: a NetworkPolicy; `warn`: a warning on the service."""
     scrape_namespaces: tuple[str, ...] = ()
     """Whose pods may reach guarded backends all the same."""
@@ -39,15 +39,15 @@ class Site:
     @property
     def gateway_host(self) -> str:
         """Full DNS name of the release's gateway Service."""
-        return f"{names.release_gateway(self.release)}.{self.namespace}.svc.{self.cluster_domain}"
+        return f"{names.release_gateway(self.name)}.{self.namespace}.svc.{self.cluster_domain}"
 
     @property
     def scaler_host(self) -> str:
         """Full DNS name of the release's scaler Service."""
-        return f"{names.release_scaler(self.release)}.{self.namespace}.svc.{self.cluster_domain}"
+        return f"{names.release_scaler(self.name)}.{self.namespace}.svc.{self.cluster_domain}"
 
     @property
     def scaler_address(self) -> str:
         """What KEDA dials, mutual TLS apart."""
-        host = f"{names.release_scaler(self.release)}.{self.namespace}.svc"
+        host = f"{names.release_scaler(self.name)}.{self.namespace}.svc"
         return self.scaler or f"{host}:{self.scaler_port}"

@@ -4,9 +4,9 @@ from hearth import names, trigger
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.cluster import kinds
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 from hearth.reconcile.spec import spec_errors
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 
 _PAUSED_REPLICAS = "autoscaling.keda.sh/paused-replicas"
 _PAUSED = ("autoscaling.keda.sh/paused", "autoscaling.keda.sh/paused-scale-out")
@@ -15,18 +15,18 @@ _FALSE = ("0", "f", "false")
 _LONGEST_WINDOW_S = 3600
 
 
-def render(service: LLMService, *, site: Site) -> Manifest:
+def render(service: LLMService, *, release: Release) -> Manifest:
     """The ScaledObject without owner and hash.
 
     KEDA copies its labels and annotations to the HPA: nothing here changes but with the spec.
-    Raises Refused for a metric or connection that is not built.
+    Raises SpecError for a metric or connection that is not built.
     """
-    _check(service, site)
+    _check(service, release)
     key, wanted = service.key, service.spec.scaling
     window_s = int(wanted.scale_down_stabilization)
     # Above zero KEDA only lifts to the minimum, and warns of settings that then have no meaning.
     # Whole seconds to KEDA; at zero it would ask without a pause.
-    polling_s = max(1, round(site.polling_interval_s))
+    polling_s = max(1, round(release.polling_interval_s))
     to_zero = {"pollingInterval": polling_s, "cooldownPeriod": window_s}
     tls = wanted.external_scaler.tls if wanted.external_scaler else None
     metadata = trigger.render(
@@ -35,9 +35,9 @@ def render(service: LLMService, *, site: Site) -> Manifest:
             uid=service.metadata.uid,
             server_secret=tls.server_secret_name if tls else "",
         ),
-        scaler_address=f"{names.scaler_host(key)}:{site.scaler_tls_port}"
+        scaler_address=f"{names.scaler_host(key)}:{release.scaler_tls_port}"
         if tls
-        else site.scaler_address,
+        else release.scaler_address,
     )
     authentication = (
         {
@@ -79,7 +79,7 @@ def render(service: LLMService, *, site: Site) -> Manifest:
     }
 
 
-def render_service(service: LLMService, *, site: Site) -> Manifest:
+def render_service(service: LLMService, *, release: Release) -> Manifest:
     """The name that KEDA dials for mutual TLS; it leads to the scaler that all services share."""
     key = service.key
     return {
@@ -92,8 +92,8 @@ def render_service(service: LLMService, *, site: Site) -> Manifest:
         },
         "spec": {
             "type": "ExternalName",
-            "externalName": site.scaler_host,
-            "ports": [{"name": "grpc", "port": site.scaler_tls_port, "protocol": "TCP"}],
+            "externalName": release.scaler_host,
+            "ports": [{"name": "grpc", "port": release.scaler_tls_port, "protocol": "TCP"}],
         },
     }
 
@@ -104,7 +104,7 @@ def server_secret(service: LLMService) -> str | None:
     return external.tls.server_secret_name if external and external.tls else None
 
 
-def standing_secret(scaled_object: Manifest) -> str | None:
+def server_secret_of(scaled_object: Manifest) -> str | None:
     """The same of a ScaledObject that stands: what KEDA does now, whatever the spec says."""
     for one in scaled_object["spec"].get("triggers", ()):
         try:
@@ -125,25 +125,25 @@ def paused(scaled_object: Manifest | None) -> bool:
     )
 
 
-def _check(service: LLMService, site: Site) -> None:
+def _check(service: LLMService, release: Release) -> None:
     wanted = service.spec.scaling
     if wanted.metric != "queueDepth":
-        raise _refused("metric", f"{wanted.metric} is not supported; use queueDepth")
-    if site.scaler and server_secret(service):
-        raise _refused(
+        raise _error("metric", f"{wanted.metric} is not supported; use queueDepth")
+    if release.scaler and server_secret(service):
+        raise _error(
             "externalScaler.tls",
             "needs a cluster, where KEDA has a client certificate and finds the service's name in"
             " DNS; remove it here",
         )
     if wanted.min > wanted.max:
-        raise _refused("min", f"{wanted.min} is more than max, {wanted.max}")
+        raise _error("min", f"{wanted.min} is more than max, {wanted.max}")
     window_s = float(wanted.scale_down_stabilization)
     if not 0 <= window_s <= _LONGEST_WINDOW_S or not window_s.is_integer():
-        raise _refused(
+        raise _error(
             "scaleDownStabilization",
             f"{wanted.scale_down_stabilization} is not a whole number of seconds from 0s to 1h",
         )
 
 
-def _refused(field: str, problem: str) -> Refused:
-    return Refused(spec_errors.SCALED_OBJECT, f"spec.scaling.{field}: {problem}")
+def _error(field: str, problem: str) -> SpecError:
+    return SpecError(spec_errors.SCALED_OBJECT, f"spec.scaling.{field}: {problem}")

@@ -11,20 +11,23 @@ _NO_NAME = "-"
 """What no Secret can be called."""
 
 
-def read(manifest: Manifest) -> tuple[LLMService, SpecRejection | None]:
+def parse(manifest: Manifest) -> tuple[LLMService, SpecRejection | None]:
     """The service; one that cannot be read keeps its name and its API key, and is refused."""
     try:
         return LLMService.model_validate(manifest), None
     except ValidationError as error:
         first = error.errors()[0]
         field = format_path(first["loc"])
-        bare = {**manifest, "spec": {"model": {}, "endpoint": _access(manifest.get("spec"))}}
+        bare = {
+            **manifest,
+            "spec": {"model": {}, "endpoint": _authentication(manifest.get("spec"))},
+        }
         return LLMService.model_validate(bare), SpecRejection(
             reason=spec_errors.RENDER, message=f"{field}: {first['msg']}"
         )
 
 
-def _access(spec: object) -> Manifest:
+def _authentication(spec: object) -> Manifest:
     """Who may ask: what runs must not be open to all for a mistake elsewhere, nor for one here."""
     endpoint = spec.get("endpoint") if isinstance(spec, dict) else None
     said = endpoint.get("authentication") if isinstance(endpoint, dict) else endpoint

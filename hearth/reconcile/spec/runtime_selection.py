@@ -6,44 +6,44 @@ from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile.spec import spec_errors
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 
-Mark = tuple[str, str]
+IndexKey = tuple[str, str]
 """`name` or `vendor`, and which."""
 
 
 def pick(service: LLMService, runtimes: Iterable[InferenceRuntime]) -> InferenceRuntime:
     """By name; else of the first acceptable vendor that has any, the one of highest priority.
 
-    Only runtimes of the service's own group count.  Raises Refused, naming equals and what there
+    Only runtimes of the service's own group count.  Raises SpecError, naming equals and what there
     is.
     """
     own = {runtime.name: runtime for runtime in runtimes if runtime.group == service.group}
     wanted = service.spec.runtime
     if wanted is None or (wanted.name is None and wanted.selector is None):
-        raise _refused("spec.runtime chooses none; set spec.runtime.name", own)
+        raise _error("spec.runtime chooses none; set spec.runtime.name", own)
     if wanted.name is not None:
         if wanted.name not in own:
-            raise _refused(f"spec.runtime.name: there is no InferenceRuntime {wanted.name!r}", own)
+            raise _error(f"spec.runtime.name: there is no InferenceRuntime {wanted.name!r}", own)
         return own[wanted.name]
     vendors = wanted.selector.vendor if wanted.selector else []
     for vendor in vendors:
         found = [runtime for runtime in own.values() if runtime.spec.vendor == vendor]
         if found:
             return _highest(vendor, found)
-    raise _refused(
+    raise _error(
         f"spec.runtime.selector.vendor: no InferenceRuntime is of {' or '.join(vendors) or 'none'}",
         own,
     )
 
 
-def marks(runtime: Manifest) -> Iterator[Mark]:
+def runtime_index_keys(runtime: Manifest) -> Iterator[IndexKey]:
     """Names under which a service may ask for this runtime."""
     yield "name", runtime["metadata"]["name"]
     yield "vendor", _text(_part(runtime, "spec").get("vendor"))
 
 
-def asks(service: Manifest) -> Iterator[Mark]:
+def service_index_keys(service: Manifest) -> Iterator[IndexKey]:
     """Marks of which a change (or an end) may change what `pick` answers.
 
     Read from the manifest as it is, for an index: to parse a thousand services for each change of
@@ -75,7 +75,7 @@ def _highest(vendor: str, found: list[InferenceRuntime]) -> InferenceRuntime:
     best = sorted((r for r in found if r.spec.priority == top), key=lambda runtime: runtime.name)
     if len(best) > 1:
         names = ", ".join(runtime.name for runtime in best)
-        raise Refused(
+        raise SpecError(
             spec_errors.RUNTIME,
             f"spec.runtime.selector: {names} are all of vendor {vendor} with priority {top};"
             " set spec.runtime.name, or give one a higher priority",
@@ -83,6 +83,6 @@ def _highest(vendor: str, found: list[InferenceRuntime]) -> InferenceRuntime:
     return best[0]
 
 
-def _refused(problem: str, own: dict[str, InferenceRuntime]) -> Refused:
+def _error(problem: str, own: dict[str, InferenceRuntime]) -> SpecError:
     known = ", ".join(sorted(own)[:10]) or "none"
-    return Refused(spec_errors.RUNTIME, f"{problem} (there is {known})")
+    return SpecError(spec_errors.RUNTIME, f"{problem} (there is {known})")

@@ -24,9 +24,9 @@ RETRY_S = 60.0
 nothing tells that either is over."""
 
 
-class Refused(Exception):
+class SpecError(Exception):
     """What runs goes on running; status says why, and nothing is tried again until a change."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
-        self.refusal = routes.SpecRejection(reason=reason, message=message)
+        self.rejection = routes.SpecRejection(reason=reason, message=message)

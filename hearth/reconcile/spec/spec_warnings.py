@@ -8,18 +8,18 @@ from hearth.api.llmservice import LLMService
 from hearth.api.runtime import InferenceRuntime
 from hearth.cache.source import Source
 from hearth.reconcile.render import deployment, network_policy, probes
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 
 
-def of(
-    service: LLMService, runtime: InferenceRuntime, model: Source, *, site: Site
+def warnings(
+    service: LLMService, runtime: InferenceRuntime, model: Source, *, release: Release
 ) -> tuple[str, ...]:
     """Sentences for a condition and its Event; each names its field and says what to do."""
-    return tuple(_sentences(service, runtime, model, site))
+    return tuple(_sentences(service, runtime, model, release))
 
 
 def _sentences(
-    service: LLMService, runtime: InferenceRuntime, model: Source, site: Site
+    service: LLMService, runtime: InferenceRuntime, model: Source, release: Release
 ) -> Iterator[str]:
     spec, scaling = service.spec, service.spec.scaling
     queue, needed = spec.endpoint.max_queue, scaling.target * scaling.max
@@ -53,10 +53,10 @@ def _sentences(
             "spec.endpoint.resources has no effect: the gateway is shared by all services; its"
             " resources are set where Hearth is installed"
         )
-    options = deployment.options(service, runtime, model)
+    options = deployment.pod_options_of(service, runtime, model)
     if (
-        site.backend_guard == "warn"
-        and network_policy.wanted(service)
+        release.backend_guard == "warn"
+        and network_policy.has_authentication(service)
         and options.engine_key is None
     ):
         yield (

@@ -8,7 +8,7 @@ from enum import StrEnum
 from hearth import names
 from hearth.api.meta import Manifest, find_condition
 from hearth.reconcile.status import pod_failures, served_name
-from hearth.reconcile.status.pod_failures import Memory, Verdict
+from hearth.reconcile.status.pod_failures import Diagnosis, PodHistory
 from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
 
 
@@ -27,7 +27,7 @@ _ORDER = tuple(Stage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Facts:
+class Observed:
     """What is there of one service's backend."""
 
     backends: tuple[Backend, ...] = ()
@@ -38,16 +38,16 @@ class Facts:
     """What the cluster says about the stage."""
     brief: str = ""
     """The same without the cluster's words, for whoever may not read those."""
-    advice: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     """What is not as meant, though pods are there."""
     pods: int = 0
     """That are not going away."""
     ready: int = 0
     replicas: int = 0
     """That the Deployment should have, by whoever scaled it last."""
-    look_again_s: float | None = None
+    requeue_after_s: float | None = None
     """Seconds after which another look may tell more, though nothing changes."""
-    memory: Memory
+    history: PodHistory
     """For the next look."""
 
 
@@ -55,50 +55,52 @@ def observe(
     deployment: Manifest | None,
     pods: Iterable[Manifest],
     *,
-    memory: Memory,
+    history: PodHistory,
     now_s: float,
-) -> Facts:
-    """Facts as they are now.
+) -> Observed:
+    """What is observed now.
 
-    `pods`: all of the service's (the selector's), Ready or going.  `memory`: the last Facts', or
-    an empty one.  `now_s` is on the monotonic clock.
+    `pods`: all of the service's (the selector's), Ready or going.  `history`: of the last
+    Observed, or an empty one.  `now_s` is on the monotonic clock.
     """
     live = sorted(filter(_is_live, pods), key=_age)
-    beside = pod_failures.refusal(deployment)
-    refused = None if live else beside
-    memory = pod_failures.remember(memory, live, now_s=now_s, refused=refused)
-    turned_away = pod_failures.judge_refusal(refused, memory, now_s=now_s)
-    verdicts = [pod_failures.judge(pod, memory, now_s=now_s) for pod in live]
+    beside = pod_failures.pod_rejection(deployment)
+    rejection = None if live else beside
+    history = pod_failures.update_history(history, live, now_s=now_s, rejection=rejection)
+    blocked = pod_failures.diagnose_rejection(rejection, history, now_s=now_s)
+    diagnoses = [pod_failures.diagnose(pod, history, now_s=now_s) for pod in live]
     stages = [_stage(pod) for pod in live]
-    none = Stage.REFUSED if refused is not None and refused.passes else Stage.NONE
+    none = Stage.REFUSED if rejection is not None and rejection.temporary else Stage.NONE
     stage = max(stages, key=_ORDER.index, default=none)
     replicas = ((deployment or {}).get("spec") or {}).get("replicas", 0)
     ready = stages.count(Stage.READY)
     failure = None
     if not ready:
         failure = (
-            _worst(live, verdicts)
-            or turned_away.failure
+            _worst(live, diagnoses)
+            or blocked.failure
             # A quota may be over at any time: as long as it is said, that is what is waited for.
-            or (None if refused else _deadline(deployment, replicas))
+            or (None if rejection else _progress_deadline(deployment, replicas))
         )
-    message = refused.message if refused is not None else ""
+    message = rejection.message if rejection is not None else ""
     if live:
         message = _message(stage, live[stages.index(stage)])
-    return Facts(
+    return Observed(
         backends=tuple(_backend(pod) for pod in live if pod["status"].get("podIP")),
         failure=failure,
         stage=stage,
         message=message,
-        brief=refused.brief if refused is not None else "",
-        advice=(f"the cluster lets no more pods in: {beside.message}",) if live and beside else (),
+        brief=rejection.brief if rejection is not None else "",
+        warnings=(f"the cluster lets no more pods in: {beside.message}",)
+        if live and beside
+        else (),
         pods=len(live),
         ready=ready,
         replicas=replicas,
-        look_again_s=min(
-            (v.look_again_s for v in (*verdicts, turned_away) if v.look_again_s), default=None
+        requeue_after_s=min(
+            (v.requeue_after_s for v in (*diagnoses, blocked) if v.requeue_after_s), default=None
         ),
-        memory=memory,
+        history=history,
     )
 
 
@@ -112,9 +114,9 @@ def _age(pod: Manifest) -> tuple[str, str]:
     return pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]
 
 
-def _worst(pods: list[Manifest], verdicts: list[Verdict]) -> Failure | None:
+def _worst(pods: list[Manifest], diagnoses: list[Diagnosis]) -> Failure | None:
     """If every pod has one: that of the newest template's oldest pod, tried again with any."""
-    failed = [verdict.failure for verdict in verdicts if verdict.failure is not None]
+    failed = [diagnosis.failure for diagnosis in diagnoses if diagnosis.failure is not None]
     if not failed or len(failed) < len(pods):
         return None
     attempts = [f.attempt_at for f in failed if f.attempt_at is not None]
@@ -131,7 +133,7 @@ def _template(pod: Manifest) -> str | None:
     return found
 
 
-def _deadline(deployment: Manifest | None, replicas: int) -> Failure | None:
+def _progress_deadline(deployment: Manifest | None, replicas: int) -> Failure | None:
     said = find_condition(deployment or {}, "Progressing")
     if not replicas or said.get("reason") != pod_failures.PROGRESS_DEADLINE:
         return None

@@ -41,43 +41,43 @@ _BACK_OFF = re.compile(r"back-off ([0-9.hms]+) restarting failed container")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory:
+class PodHistory:
     """What earlier looks at a service's pods left to remember; starts empty."""
 
-    created_badly_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    create_failed_at_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
     """By pod uid and container: when creating it was first seen to fail."""
-    pulled_badly: frozenset[tuple[str, str]] = frozenset()
+    pull_failed: frozenset[tuple[str, str]] = frozenset()
     """Containers whose image pull was given up once: its next tries are no fresh start."""
     restarts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Restarts up to when the pod was last Ready: they belong to an earlier activation."""
-    refused_s: float | None = None
+    rejected_at_s: float | None = None
     """When the cluster was first seen to let in no pod at all."""
-    inherits: bool = False
+    inherited: bool = False
     """Whether pods come from another leader's time: he alone saw when they were Ready, so what
     they have restarted counts for nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refusal:
+class PodRejection:
     """Why the cluster lets no pod in (Pod security, a quota, a webhook): the Deployment says it."""
 
     message: str
     """In the cluster's words."""
     brief: str
-    passes: bool
+    temporary: bool
     """Whether waiting may be all that it takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Verdict:
+class Diagnosis:
     """One pod's."""
 
     failure: Failure | None
-    look_again_s: float | None = None
+    requeue_after_s: float | None = None
     """Seconds until a second look decides."""
 
 
-def refusal(deployment: Manifest | None) -> Refusal | None:
+def pod_rejection(deployment: Manifest | None) -> PodRejection | None:
     """Why the Deployment gets no pods, though it wants some; None where it is not said."""
     found = deployment or {}
     said = find_condition(found, "ReplicaFailure")
@@ -85,30 +85,40 @@ def refusal(deployment: Manifest | None) -> Refusal | None:
         return None
     message = str(said.get("message", ""))
     if "exceeded quota" in message:
-        return Refusal(message=message, brief="a quota of its namespace is used up", passes=True)
-    passes = _PASSING.search(message) is not None
+        return PodRejection(
+            message=message, brief="a quota of its namespace is used up", temporary=True
+        )
+    temporary = _PASSING.search(message) is not None
     brief = "the cluster refuses its pods"
-    return Refusal(message=message, brief=f"{brief} for now" if passes else brief, passes=passes)
-
-
-def judge_refusal(refused: Refusal | None, memory: Memory, *, now_s: float) -> Verdict:
-    """Whether nothing will come of waiting; `memory` has seen it as it is now."""
-    if refused is None or refused.passes or memory.refused_s is None:
-        return Verdict(failure=None)
-    left_s = memory.refused_s + SECOND_SIGHTING_S - now_s
-    if left_s > 0:
-        return Verdict(failure=None, look_again_s=left_s)
-    return Verdict(
-        failure=Failure(reason=PODS_REFUSED, message=refused.message, brief=refused.brief)
+    return PodRejection(
+        message=message, brief=f"{brief} for now" if temporary else brief, temporary=temporary
     )
 
 
-def remember(
-    memory: Memory, pods: list[Manifest], *, now_s: float, refused: Refusal | None = None
-) -> Memory:
-    """Memory after another look; of pods that are gone nothing is kept.  `now_s`: monotonic."""
-    badly: dict[tuple[str, str], float] = {}
-    pulled: set[tuple[str, str]] = set()
+def diagnose_rejection(
+    rejection: PodRejection | None, history: PodHistory, *, now_s: float
+) -> Diagnosis:
+    """Whether nothing will come of waiting; `history` has seen it as it is now."""
+    if rejection is None or rejection.temporary or history.rejected_at_s is None:
+        return Diagnosis(failure=None)
+    left_s = history.rejected_at_s + SECOND_SIGHTING_S - now_s
+    if left_s > 0:
+        return Diagnosis(failure=None, requeue_after_s=left_s)
+    return Diagnosis(
+        failure=Failure(reason=PODS_REFUSED, message=rejection.message, brief=rejection.brief)
+    )
+
+
+def update_history(
+    history: PodHistory,
+    pods: list[Manifest],
+    *,
+    now_s: float,
+    rejection: PodRejection | None = None,
+) -> PodHistory:
+    """PodHistory after another look; of pods that are gone nothing is kept.  `now_s`: monotonic."""
+    create_failed: dict[tuple[str, str], float] = {}
+    pull_failed: set[tuple[str, str]] = set()
     restarts: dict[tuple[str, str], int] = {}
     for pod in pods:
         ready = is_ready(pod)
@@ -117,40 +127,40 @@ def remember(
             reason = _waiting(status).get("reason")
             restarted = status.get("restartCount", 0)
             if reason in _CREATE:
-                badly[key] = memory.created_badly_s.get(key, now_s)
+                create_failed[key] = history.create_failed_at_s.get(key, now_s)
             if reason == _IMAGE_BACK_OFF or (
-                reason == _IMAGE_TRYING and key in memory.pulled_badly
+                reason == _IMAGE_TRYING and key in history.pull_failed
             ):
-                pulled.add(key)
-            earlier = memory.restarts.get(key, restarted if memory.inherits else 0)
+                pull_failed.add(key)
+            earlier = history.restarts.get(key, restarted if history.inherited else 0)
             restarts[key] = restarted if ready else earlier
-    since = now_s if memory.refused_s is None else memory.refused_s
-    return Memory(
-        created_badly_s=badly,
-        pulled_badly=frozenset(pulled),
+    since = now_s if history.rejected_at_s is None else history.rejected_at_s
+    return PodHistory(
+        create_failed_at_s=create_failed,
+        pull_failed=frozenset(pull_failed),
         restarts=restarts,
-        refused_s=since if refused else None,
+        rejected_at_s=since if rejection else None,
     )
 
 
-def judge(pod: Manifest, memory: Memory, *, now_s: float) -> Verdict:
-    """Whether this pod is in a terminal state; `memory` has seen it as it is now."""
+def diagnose(pod: Manifest, history: PodHistory, *, now_s: float) -> Diagnosis:
+    """Whether this pod is in a terminal state; `history` has seen it as it is now."""
     again = None
     for status in _statuses(pod):
         key = (pod["metadata"]["uid"], status["name"])
         waiting = _waiting(status)
         reason = waiting.get("reason", "")
-        if reason in _IMAGE_AT_ONCE or key in memory.pulled_badly:
-            return Verdict(failure=_failure(IMAGE_PULL_FAILED, status, waiting))
+        if reason in _IMAGE_AT_ONCE or key in history.pull_failed:
+            return Diagnosis(failure=_failure(IMAGE_PULL_FAILED, status, waiting))
         if reason in _CREATE:
-            left_s = memory.created_badly_s[key] + SECOND_SIGHTING_S - now_s
+            left_s = history.create_failed_at_s[key] + SECOND_SIGHTING_S - now_s
             if left_s <= 0:
-                return Verdict(failure=_failure(CREATE_CONTAINER_FAILED, status, waiting))
+                return Diagnosis(failure=_failure(CREATE_CONTAINER_FAILED, status, waiting))
             again = min(again or left_s, left_s)
-        failure = _crash(status, restarts=memory.restarts.get(key, 0))
+        failure = _crash(status, restarts=history.restarts.get(key, 0))
         if failure is not None:
-            return Verdict(failure=failure)
-    return Verdict(failure=None, look_again_s=again)
+            return Diagnosis(failure=failure)
+    return Diagnosis(failure=None, requeue_after_s=again)
 
 
 def is_ready(pod: Manifest) -> bool:
@@ -178,11 +188,11 @@ def _crash(status: Manifest, *, restarts: int) -> Failure | None:
     times = status.get("restartCount", 0) - restarts
     often = "once" if times == 1 else f"{times} times"
     brief = f"container {status['name']} was restarted {often}{code}"
-    advice = "; it needs more memory" if reason == OOM_KILLED else ""
+    warnings = "; it needs more memory" if reason == OOM_KILLED else ""
     return Failure(
         reason=reason,
-        message=f"{brief}{why}{advice}",
-        brief=f"{brief}{advice}",
+        message=f"{brief}{why}{warnings}",
+        brief=f"{brief}{warnings}",
         attempt_at=_attempt_at(state, last),
     )
 

@@ -9,7 +9,7 @@ from hearth.api.llmservice import Condition, LLMService, LLMServiceStatus, Phase
 from hearth.api.meta import Manifest, find_condition, rfc3339
 from hearth.reconcile.spec import spec_errors
 from hearth.reconcile.status import pod_failures
-from hearth.reconcile.status.observation import Facts, Stage
+from hearth.reconcile.status.observation import Observed, Stage
 
 READY = "Ready"
 """Whether a request would be served: True also while a service sleeps by design."""
@@ -35,7 +35,7 @@ Truth = Literal["True", "False", "Unknown"]
 _LONGEST = 4096
 
 
-class Said(NamedTuple):
+class ConditionState(NamedTuple):
     """A condition without its times."""
 
     status: Truth
@@ -44,45 +44,49 @@ class Said(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
+class StatusInputs:
     """All that a status is made of, beside the service itself."""
 
-    facts: Facts
+    observed: Observed
     demand: int
     """From the demand table."""
-    autoscaling: Said
+    autoscaling: ConditionState
     """From `autoscaling`."""
     runtime: str | None = None
     """Of the pick; None where it failed."""
-    refusal: routes.SpecRejection | None = None
+    rejection: routes.SpecRejection | None = None
     key_problem: str | None = None
     """Why no request can be let in, whatever key it has."""
-    advice: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
-def summarize(service: LLMService, seen: Seen, *, wall: datetime.datetime) -> LLMServiceStatus:
-    """The whole status, by the table of `_judge`.
+def build_status(
+    service: LLMService, inputs: StatusInputs, *, wall: datetime.datetime
+) -> LLMServiceStatus:
+    """The whole status, by the table of `_phase`.
 
-    Equal to the old one in all that Hearth says where `same` tells so: then there is nothing to
+    Equal to the old one in all that Hearth says where `equal` tells so: then there is nothing to
     write.  A condition's time moves only when its status does.
     """
-    phase, ready, degraded = _judge(service, seen)
-    refused = seen.refusal
-    autoscaling = Said("False", refused.reason, refused.message) if refused else seen.autoscaling
+    phase, ready, degraded = _phase(service, inputs)
+    refused = inputs.rejection
+    autoscaling = (
+        ConditionState("False", refused.reason, refused.message) if refused else inputs.autoscaling
+    )
     said = {
         READY: ready,
-        ACTIVE: _active(seen.facts, ready),
+        ACTIVE: _active(inputs.observed, ready),
         DEGRADED: degraded,
         AUTOSCALING: autoscaling,
     }
-    if seen.advice:
-        said[WARNING] = Said("True", "CheckSpec", "; ".join(seen.advice))
+    if inputs.warnings:
+        said[WARNING] = ConditionState("True", "CheckSpec", "; ".join(inputs.warnings))
     old = {condition.type: condition for condition in service.status.conditions}
     now = rfc3339(wall)
     return LLMServiceStatus(
         phase=phase,
-        resolved_runtime=seen.runtime,
-        replicas=seen.facts.ready,
+        resolved_runtime=inputs.runtime,
+        replicas=inputs.observed.ready,
         endpoint_url=names.endpoint_url(service.key),
         conditions=[
             Condition(
@@ -100,9 +104,9 @@ def summarize(service: LLMService, seen: Seen, *, wall: datetime.datetime) -> LL
     )
 
 
-def same(a: LLMServiceStatus, b: LLMServiceStatus) -> bool:
+def equal(a: LLMServiceStatus, b: LLMServiceStatus) -> bool:
     """Whether both say the same; conditions of other types, which others write, aside."""
-    return _own(a) == _own(b)
+    return _own_conditions(a) == _own_conditions(b)
 
 
 def manifest(status: LLMServiceStatus) -> Manifest:
@@ -117,48 +121,48 @@ def autoscaling(
     paused: bool,
     connected: bool = True,
     certificate: str | None = None,
-    stands: bool = True,
+    complaint_persists: bool = True,
     lagging: bool = False,
-    before: Said | None = None,
-) -> Said:
+    before: ConditionState | None = None,
+) -> ConditionState:
     """Whether KEDA's side is configured, by its own word on the ScaledObject as it is now.
 
     `connected`: whether KEDA listens to this service.  `certificate`: what is wrong with the one
-    that KEDA is answered with, if anything.  `stands`: whether what KEDA complains of (`complaint`)
-    is this service's trouble; else it was there already where `before`, what was said last, has its
-    reason.  `lagging`: Hearth had to scale up in the HPA's place.
+    that KEDA is shown, if anything.  `complaint_persists`: whether what KEDA complains of
+    (`keda_complaint`) is this service's trouble; else it was there already where `before`, the
+    state of the last status, has its reason.  `lagging`: Hearth had to scale up in the HPA's place.
     """
     if not keda:
-        return Said(
+        return ConditionState(
             "False",
             "KEDAMissing",
             "the cluster has no ScaledObject kind; Hearth scales by itself until KEDA is there",
         )
     if certificate is not None:
-        return Said("False", "ScalerCertificate", certificate)
+        return ConditionState("False", "ScalerCertificate", certificate)
     if scaled_object is None:
-        return Said("Unknown", "Progressing", "the ScaledObject is not written yet")
+        return ConditionState("Unknown", "Progressing", "the ScaledObject is not written yet")
     if scaled_object["metadata"].get("deletionTimestamp"):
         waits = ", ".join(scaled_object["metadata"].get("finalizers", ()))
-        return Said(
+        return ConditionState(
             "False",
             "ScaledObjectDeleting",
             f"the ScaledObject is being deleted, and waits for its finalizers ({waits}); KEDA takes"
             " off its own when it runs. Hearth writes it anew when it is gone",
         )
-    complains = complaint(scaled_object)
+    complains = keda_complaint(scaled_object)
     known = before is not None and complains is not None and before.reason == complains.reason
     said = find_condition(scaled_object, "Ready")
-    if said.get("status") == "False" and not _answers(said):
-        return Said("False", said.get("reason") or "NotReady", said.get("message", ""))
+    if said.get("status") == "False" and not _about_responses(said):
+        return ConditionState("False", said.get("reason") or "NotReady", said.get("message", ""))
     if paused:
-        return Said(
+        return ConditionState(
             "False", "Paused", "KEDA is paused by an annotation of the ScaledObject; remove it"
         )
-    if complains is not None and (stands or known):
+    if complains is not None and (complaint_persists or known):
         return complains
     if not connected:
-        return Said(
+        return ConditionState(
             "False",
             _NOT_CONNECTED,
             "KEDA holds no push stream open for this service; look whether its operator runs, what"
@@ -166,30 +170,30 @@ def autoscaling(
             " Until then Hearth wakes the service itself, some seconds late",
         )
     if lagging:
-        return Said(
+        return ConditionState(
             "False",
             "HPADidNotScale",
             "the HPA added no replicas though demand asks for more, so Hearth did; see whether"
             " KEDA's metrics server runs, and what the HPA's conditions say",
         )
     if complains is not None and before is None:
-        return Said("Unknown", "Progressing", "KEDA's next polls will tell")
-    return Said("True", "ScaledObjectApplied")
+        return ConditionState("Unknown", "Progressing", "KEDA's next polls will tell")
+    return ConditionState("True", "ScaledObjectApplied")
 
 
-def complaint(scaled_object: Manifest | None) -> Said | None:
+def keda_complaint(scaled_object: Manifest | None) -> ConditionState | None:
     """What KEDA says went wrong between it, Hearth and the HPA; all of it may be a hand-over's."""
     if scaled_object is None:
         return None
     said = find_condition(scaled_object, "Ready")
-    if said.get("status") == "False" and _answers(said):
-        return Said("False", said["reason"], said.get("message", ""))
-    if said.get("status") == "Unknown" and _answers(said):
-        return Said("Unknown", said["reason"], said.get("message", ""))
+    if said.get("status") == "False" and _about_responses(said):
+        return ConditionState("False", said["reason"], said.get("message", ""))
+    if said.get("status") == "Unknown" and _about_responses(said):
+        return ConditionState("Unknown", said["reason"], said.get("message", ""))
     # KEDA from 2.20.2 on tells of the HPA that it made.
     hpa = find_condition(scaled_object, "HPAActive")
     if hpa.get("status") == "False":
-        return Said(
+        return ConditionState(
             "False",
             hpa.get("reason") or "HPANotActive",
             "the HPA cannot scale between 1 and max: "
@@ -198,16 +202,16 @@ def complaint(scaled_object: Manifest | None) -> Said | None:
     return None
 
 
-def _answers(said: Manifest) -> bool:
+def _about_responses(said: Manifest) -> bool:
     """Whether KEDA complains of what it was answered, and not of the ScaledObject."""
     reason = said.get("reason") or ""
     return reason in _TRIGGER_ERRORS or reason.startswith("FailedGet")
 
 
-def last_autoscaling(service: LLMService) -> Said | None:
+def last_autoscaling(service: LLMService) -> ConditionState | None:
     """What the last status says of KEDA's side."""
     last = service.status.find_condition(AUTOSCALING)
-    return Said(last.status, last.reason, last.message) if last is not None else None
+    return ConditionState(last.status, last.reason, last.message) if last is not None else None
 
 
 def connected(service: LLMService) -> bool:
@@ -216,15 +220,17 @@ def connected(service: LLMService) -> bool:
     return last is None or last.reason != _NOT_CONNECTED
 
 
-def failed(service: LLMService) -> Said | None:
+def failed(service: LLMService) -> ConditionState | None:
     """The backend's failure that the last status tells of."""
     last = service.status.find_condition(DEGRADED)
     if last is None or last.status != "True" or last.reason not in pod_failures.REASONS:
         return None
-    return Said("True", last.reason, last.message)
+    return ConditionState("True", last.reason, last.message)
 
 
-def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:
+def _phase(
+    service: LLMService, inputs: StatusInputs
+) -> tuple[Phase, ConditionState, ConditionState]:
     """Phase, Ready and Degraded.  The first row that holds:
 
     | seen                         | phase        | Ready                   | Degraded          |
@@ -240,36 +246,58 @@ def _judge(service: LLMService, seen: Seen) -> tuple[Phase, Said, Said]:
     (A failure is there only while no pod is Ready.)  Helm's `--wait`, Flux and `kubectl wait` go
     by Ready alone: a service that sleeps by design must not keep them waiting.
     """
-    facts = seen.facts
-    bad = seen.refusal or facts.failure
-    if seen.refusal is None and seen.key_problem is not None:
-        bad = routes.SpecRejection(reason=spec_errors.API_KEY_UNAVAILABLE, message=seen.key_problem)
-    elif seen.refusal is None and facts.ready:
-        return "Ready", Said("True", Stage.READY.value), Said("False", "Healthy")
+    observed = inputs.observed
+    bad = inputs.rejection or observed.failure
+    if inputs.rejection is None and inputs.key_problem is not None:
+        bad = routes.SpecRejection(
+            reason=spec_errors.API_KEY_UNAVAILABLE, message=inputs.key_problem
+        )
+    elif inputs.rejection is None and observed.ready:
+        return (
+            "Ready",
+            ConditionState("True", Stage.READY.value),
+            ConditionState("False", "Healthy"),
+        )
     if bad is not None:
         return (
             "Degraded",
-            Said("False", bad.reason, bad.message),
-            Said("True", bad.reason, bad.message),
+            ConditionState("False", bad.reason, bad.message),
+            ConditionState("True", bad.reason, bad.message),
         )
-    if facts.pods:
-        return "Loading", Said("False", facts.stage.value, facts.message), _as_it_was(service)
-    if seen.demand or service.spec.scaling.min or facts.replicas:
-        return "Pending", Said("False", facts.stage.value, facts.message), _as_it_was(service)
-    return "ScaledToZero", Said("True", "ScaledToZero"), Said("False", "Inactive")
+    if observed.pods:
+        return (
+            "Loading",
+            ConditionState("False", observed.stage.value, observed.message),
+            _last_failure(service),
+        )
+    if inputs.demand or service.spec.scaling.min or observed.replicas:
+        return (
+            "Pending",
+            ConditionState("False", observed.stage.value, observed.message),
+            _last_failure(service),
+        )
+    return (
+        "ScaledToZero",
+        ConditionState("True", "ScaledToZero"),
+        ConditionState("False", "Inactive"),
+    )
 
 
-def _active(facts: Facts, ready: Said) -> Said:
+def _active(observed: Observed, ready: ConditionState) -> ConditionState:
     """A refused edit takes no pod away; why there is none is what Ready tells."""
-    return Said("True", Stage.READY.value) if facts.ready else Said("False", ready.reason)
+    return (
+        ConditionState("True", Stage.READY.value)
+        if observed.ready
+        else ConditionState("False", ready.reason)
+    )
 
 
-def _as_it_was(service: LLMService) -> Said:
+def _last_failure(service: LLMService) -> ConditionState:
     """A backend's failure stays until an attempt ends well; a refusal ended with its spec."""
-    return failed(service) or Said("False", "Progressing")
+    return failed(service) or ConditionState("False", "Progressing")
 
 
-def _own(status: LLMServiceStatus) -> LLMServiceStatus:
+def _own_conditions(status: LLMServiceStatus) -> LLMServiceStatus:
     conditions = [c for c in status.conditions if c.type in OWN]
     conditions.sort(key=lambda condition: condition.type)
     return status.model_copy(update={"conditions": conditions})

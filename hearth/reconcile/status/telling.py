@@ -9,9 +9,9 @@ from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, ServiceKey, rfc3339
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, ClusterError
-from hearth.reconcile.caches import Watching
+from hearth.reconcile.caches import Caches
 from hearth.reconcile.spec import parse
-from hearth.reconcile.status.transitions import Transition
+from hearth.reconcile.status.transitions import ServiceEvent
 
 logger = logging.getLogger(__name__)
 
@@ -19,34 +19,34 @@ _LONGEST = 1024
 """What Kubernetes takes as an Event's message."""
 
 
-async def tell(
-    cluster: Cluster, service: LLMService, told: Transition, *, wall: datetime.datetime
+async def record(
+    cluster: Cluster, service: LLMService, event: ServiceEvent, *, wall: datetime.datetime
 ) -> None:
     """One Event.  That it cannot be written is logged, and no reason to fail."""
     try:
-        await cluster.create(render(service, told, wall=wall))
+        await cluster.create(render(service, event, wall=wall))
     except ClusterError as error:
         logger.warning(
             "event not written",
-            extra={"service": str(service.key), "reason": told.reason, "error": str(error)},
+            extra={"service": str(service.key), "reason": event.reason, "error": str(error)},
         )
 
 
-def warnings(
-    cluster: Cluster, watching: Watching
+def warning_recorder(
+    cluster: Cluster, caches: Caches
 ) -> Callable[[ServiceKey, str, str], Awaitable[None]]:
     """How others warn of a service by its key: `await warn(key, reason, message)`."""
 
     async def warn(key: ServiceKey, reason: str, message: str) -> None:
-        for manifest in watching.services(key):
-            service, _ = parse.read(manifest)
+        for manifest in caches.services(key):
+            service, _ = parse.parse(manifest)
             wall = datetime.datetime.now(datetime.UTC)
-            await tell(cluster, service, Transition("Warning", reason, message), wall=wall)
+            await record(cluster, service, ServiceEvent("Warning", reason, message), wall=wall)
 
     return warn
 
 
-def render(service: LLMService, told: Transition, *, wall: datetime.datetime) -> Manifest:
+def render(service: LLMService, event: ServiceEvent, *, wall: datetime.datetime) -> Manifest:
     """The Event; its name is unique by the microsecond."""
     stamp = rfc3339(wall)
     return {
@@ -63,9 +63,9 @@ def render(service: LLMService, told: Transition, *, wall: datetime.datetime) ->
             "name": service.key.name,
             "uid": service.metadata.uid,
         },
-        "type": told.type,
-        "reason": told.reason,
-        "message": told.message[:_LONGEST],
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message[:_LONGEST],
         "source": {"component": names.MANAGER},
         "reportingComponent": names.MANAGER,
         "reportingInstance": "",

@@ -22,7 +22,7 @@ from hearth.cluster.interface import (
 )
 from hearth.cluster.kube import cluster as kube
 from hearth.cluster.kube.transport import Limits
-from hearth.reconcile.crd_check import Schemas
+from hearth.reconcile.crd_check import CRDCheck
 from tests import hanging
 from tests.api.test_crd_compatibility import without
 from tests.cluster import envtest
@@ -381,14 +381,14 @@ class TestDefinitions:
         service, runtime = crd.documents([groups.HEARTH])
         for body in (without(service, *fields), runtime):
             server.on("GET", f"{DEFINITIONS}/{body['metadata']['name']}", reply(body=body))
-        schemas = Schemas(cluster, api_groups=[groups.HEARTH], changed=pytest.fail)
+        schemas = CRDCheck(cluster, api_groups=[groups.HEARTH], changed=pytest.fail)
         async with anyio.create_task_group() as tasks:
             await tasks.start(schemas.run)
             tasks.cancel_scope.cancel()
         told = schemas.outdated(groups.HEARTH)
         [(plural, dropped)] = told.dropped
         assert plural == "llmservices" and sorted(dropped) == sorted(fields)
-        assert told.refusal.reason == "CRDOutdated"
+        assert told.rejection.reason == "CRDOutdated"
 
 
 class TestRealServer:

@@ -41,4 +41,4 @@ from hearth.reconcile.apply import drift
     ],
 )
 def test_stands(wanted, observed, expected: bool):
-    assert drift.stands(wanted, observed) is expected
+    assert drift.matches(wanted, observed) is expected

@@ -22,7 +22,7 @@ async def written(cluster):
     stored = await cluster.get(kinds.llm_service("serving.hearth.dev"), "ai", "chat")
     of = service(uid=stored["metadata"]["uid"])
     planned = plan.writes(of, render(of, runtime()), ())
-    await execute.carry_out(cluster, planned.writes)
+    await execute.execute(cluster, planned.writes)
     return of, planned.writes
 
 
@@ -45,7 +45,7 @@ async def test_writing_again_is_harmless_and_leaves_the_scale_alone(cluster):
         plan.ApplyReplicas(whole=None, main=w.main, replicas=w.replicas, release=w.release)
         for w in once
     ]
-    await execute.carry_out(cluster, resumed)
+    await execute.execute(cluster, resumed)
     assert (await cluster.get(kinds.DEPLOYMENT, "ai", "chat"))["spec"]["replicas"] == 3
 
 
@@ -54,7 +54,7 @@ async def test_what_was_created_meanwhile_is_looked_at_again(cluster):
     claims = [write for write in writes if isinstance(write, plan.Create)]
     assert claims
     with pytest.raises(Conflict):
-        await execute.carry_out(cluster, claims)
+        await execute.execute(cluster, claims)
 
 
 async def test_whatever_is_rejected_is_named(cluster):
@@ -64,15 +64,15 @@ async def test_whatever_is_rejected_is_named(cluster):
         plan.Apply(wrong),
         plan.ApplyReplicas(whole=wrong, main=wrong, replicas=wrong, release=wrong),
     ):
-        with pytest.raises(execute.Rejected, match="refused Service A: ") as rejected:
-            await execute.carry_out(cluster, [write])
+        with pytest.raises(execute.WriteRejected, match="refused Service A: ") as rejected:
+            await execute.execute(cluster, [write])
         assert rejected.value.kind == "Service"
 
 
 async def test_what_is_no_longer_wanted_goes(cluster):
     await written(cluster)
     found = await cluster.get(kinds.SCALED_OBJECT, "ai", "chat")
-    await execute.carry_out(cluster, [plan.Delete(found)])
+    await execute.execute(cluster, [plan.Delete(found)])
     with pytest.raises(NotFound):
         await cluster.get(kinds.SCALED_OBJECT, "ai", "chat")
 
@@ -83,4 +83,4 @@ async def test_field_case_136_a_namespace_that_goes_is_no_refusal_of_an_object()
             raise Terminating("it is being terminated")
 
     with pytest.raises(Terminating):
-        await execute.carry_out(Going(), [plan.Apply({})])
+        await execute.execute(Going(), [plan.Apply({})])

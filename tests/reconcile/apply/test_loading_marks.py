@@ -6,7 +6,7 @@ from hearth import names
 from hearth.cluster import kinds
 from hearth.cluster.interface import Forbidden
 from hearth.reconcile.apply import loading_marks
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 from tests.reconcile import builders
 from tests.reconcile.shell import KEY, World
 
@@ -62,7 +62,7 @@ async def _annotations(world):
 
 
 async def test_field_case_106_marks_come_with_loading_and_go_with_ready():
-    world = World(site=Site(mark_loading=True))
+    world = World(release=Release(mark_loading=True))
     await world.runtime()
     await world.user("LLMService")
     await world.look()
@@ -91,7 +91,7 @@ async def test_field_case_106_off_by_default():
 
 
 async def test_field_case_106_what_may_not_be_marked_is_served_all_the_same(caplog):
-    world = World(site=Site(mark_loading=True))
+    world = World(release=Release(mark_loading=True))
     await world.runtime()
     await world.user("LLMService")
     await world.look()

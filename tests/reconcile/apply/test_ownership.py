@@ -38,7 +38,7 @@ def replica_set(uid="r-1", name="chat-5d9", *, owner=("Deployment", "chat", "d-1
             ),
         },
     }
-    return ownership.link(made)
+    return ownership.trim_replica_set(made)
 
 
 def pod(name="chat-5d9-abcde", *, owner=("ReplicaSet", "chat-5d9", "r-1"), created=LATER, **over):
@@ -53,7 +53,7 @@ def pod(name="chat-5d9-abcde", *, owner=("ReplicaSet", "chat-5d9", "r-1"), creat
 
 def of(*pods, deployment=DEPLOYMENT, sets=(), chained=True):
     found = ownership.backend(CHAT, deployment, pods, replica_sets=sets if chained else None)
-    return [one["metadata"]["name"] for one in found.pods], found.strangers
+    return [one["metadata"]["name"] for one in found.pods], found.foreign
 
 
 OTHER = replica_set("r-2", "other-7c8", owner=("Deployment", "other", "d-2"))
@@ -62,7 +62,7 @@ ORPHAN = replica_set("r-3", "chat-999", owner=None)
 
 
 @pytest.mark.parametrize(
-    ("one", "sets", "ours", "strangers"),
+    ("one", "sets", "ours", "foreign"),
     [
         (pod(), (replica_set(),), True, ()),
         (pod(), (), False, ()),  # its ReplicaSet is not heard of yet
@@ -88,10 +88,10 @@ ORPHAN = replica_set("r-3", "chat-999", owner=None)
     ],
 )  # fmt: skip
 def test_field_case_143_only_the_chain_of_owners_makes_a_pod_the_service_s(
-    one, sets, ours, strangers
+    one, sets, ours, foreign
 ):
     found, told = of(merged(pod(), one), sets=sets)
-    assert (bool(found), told) == (ours, strangers)
+    assert (bool(found), told) == (ours, foreign)
 
 
 def test_a_pod_that_was_the_service_s_stays_so_while_another_template_is_rolled_out():
@@ -155,11 +155,15 @@ def test_field_case_102_what_hearth_wrote_and_nobody_controls_is_adopted(over, a
 def test_of_a_replica_set_only_the_link_is_kept():
     kept = replica_set()
     assert set(kept) == {"apiVersion", "kind", "metadata", "template"}
-    assert ownership.same_link(kept, replica_set()) and ownership.same_link(None, None)
-    assert not ownership.same_link(kept, None) and not ownership.same_link(kept, ORPHAN)
+    assert ownership.same_replica_set(kept, replica_set()) and ownership.same_replica_set(
+        None, None
+    )
+    assert not ownership.same_replica_set(kept, None) and not ownership.same_replica_set(
+        kept, ORPHAN
+    )
 
 
 def test_who_is_told_of_is_counted_beyond_three():
-    assert ownership.advice(CHAT, ()) == ()
-    [said] = ownership.advice(CHAT, ("Pod a", "Pod b", "Pod c", "Pod d"))
+    assert ownership.warnings(CHAT, ()) == ()
+    [said] = ownership.warnings(CHAT, ("Pod a", "Pod b", "Pod c", "Pod d"))
     assert "Pod a, Pod b, Pod c and 1 more" in said and "chat-backend" in said

@@ -11,7 +11,7 @@ from hearth.cluster.interface import Conflict
 from hearth.reconcile.apply import plan
 from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete
 from hearth.reconcile.render import desired
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 from tests.reconcile import builders
 from tests.reconcile.builders import find, merged, render
 from tests.reconcile.world import KEY, World
@@ -24,7 +24,7 @@ def world() -> World:
 
 @pytest.fixture
 def settled(world: World) -> World:
-    world.carry_out(world.decide())
+    world.execute(world.decide())
     assert world.decide() == plan.Plan()
     return world
 
@@ -32,11 +32,11 @@ def settled(world: World) -> World:
 def test_a_new_service_is_written_in_order_and_once(world: World):
     got = world.decide()
     assert [type(write) for write in got.writes] == [Create, ApplyReplicas, Apply, Apply, Apply]
-    world.carry_out(got)
+    world.execute(got)
     version = world.store.version
     again = world.decide()
     assert again == plan.Plan()
-    world.carry_out(again)
+    world.execute(again)
     assert world.store.version == version
 
 
@@ -48,19 +48,19 @@ def test_it_is_created_at_its_minimum_and_only_the_second_manager_owns_that(sett
 def test_replicas_stay_as_the_autoscaler_set_them(settled: World):
     settled.store.scale(KEY, replicas=3, manager="keda")
     assert settled.decide() == plan.Plan()
-    settled.carry_out(settled.decide(container={"image": "engine:2"}))
+    settled.execute(settled.decide(container={"image": "engine:2"}))
     assert settled.replicas() == 3
     assert settled.owners_of_replicas() == {"keda"}
 
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_a_creation_cut_short_is_finished(world: World, steps: int):
-    world.carry_out(world.decide(), stop_after=steps)
+    world.execute(world.decide(), stop_after=steps)
     finish = world.decide()
     assert [type(write) for write in finish.writes] == [ApplyReplicas]
     assert isinstance(write := finish.writes[0], ApplyReplicas)
     assert write.whole is None
-    world.carry_out(finish)
+    world.execute(finish)
     assert world.decide() == plan.Plan()
     assert world.replicas() == 0
     assert world.owners_of_replicas() == {names.REPLICAS_MANAGER}
@@ -68,9 +68,9 @@ def test_a_creation_cut_short_is_finished(world: World, steps: int):
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_an_autoscaler_that_was_faster_than_the_rest_of_a_creation(world: World, steps: int):
-    world.carry_out(world.decide(), stop_after=steps)
+    world.execute(world.decide(), stop_after=steps)
     world.store.scale(KEY, replicas=1, manager="keda")
-    world.carry_out(world.decide())
+    world.execute(world.decide())
     world.store.scale(KEY, replicas=2, manager="keda")
     assert world.decide() == plan.Plan()
     assert world.owners_of_replicas() == {"keda"}
@@ -80,7 +80,7 @@ def test_an_autoscaler_in_the_midst_of_a_creation_keeps_the_field(world: World):
     def scale() -> None:
         world.store.scale(KEY, replicas=1, manager="keda")
 
-    world.carry_out(world.decide(), between=scale)
+    world.execute(world.decide(), between=scale)
     assert world.replicas() == 1
     assert world.owners_of_replicas() == {"keda"}
     assert world.decide() == plan.Plan()
@@ -94,7 +94,7 @@ def test_what_someone_changed_is_put_back(settled: World):
     assert [
         (type(w), w.manifest["metadata"]["name"]) for w in got.writes if isinstance(w, Apply)
     ] == [(Apply, "chat"), (Apply, "chat-backend")]
-    settled.carry_out(got)
+    settled.execute(got)
     assert settled.decide() == plan.Plan()
 
 
@@ -106,7 +106,7 @@ def test_what_someone_added_is_left(settled: World):
 
 def test_what_the_server_spells_otherwise_is_no_change(world: World):
     spec = {"resources": {"memory": "2048Mi", "cpu": "2000m"}, "cache": {"size": "1024Mi"}}
-    world.carry_out(world.decide(spec))
+    world.execute(world.decide(spec))
     assert world.decide(spec) == plan.Plan()
     assert world.decide({**spec, "cache": {"size": "1Gi"}}) == plan.Plan()
 
@@ -119,7 +119,7 @@ def test_a_changed_spec_is_applied_to_the_very_object_it_was_decided_for(settled
     assert write.manifest["metadata"]["uid"] == found["metadata"]["uid"]
     settled.store.delete(found)
     with pytest.raises(Conflict):
-        settled.carry_out(got)
+        settled.execute(got)
 
 
 def test_an_object_that_is_going_is_not_written(settled: World):
@@ -134,9 +134,9 @@ def test_an_object_that_is_going_is_not_written(settled: World):
 def test_a_claim_is_written_once(settled: World, spec: Manifest):
     got = settled.decide({"cache": spec, "scaling": {"max": 2}})
     assert got.writes == ()
-    assert got.refusal is not None
-    assert got.refusal.reason == "ClaimChanged"
-    assert "PersistentVolumeClaim chat-cache was created with another size" in got.refusal.message
+    assert got.rejection is not None
+    assert got.rejection.reason == "ClaimChanged"
+    assert "PersistentVolumeClaim chat-cache was created with another size" in got.rejection.message
 
 
 def test_a_claim_that_was_made_bigger_by_hand_is_fine(settled: World):
@@ -146,7 +146,7 @@ def test_a_claim_that_was_made_bigger_by_hand_is_fine(settled: World):
 
 
 def test_a_claim_that_is_not_wanted_any_more_stays(settled: World):
-    settled.carry_out(settled.decide({"cache": {"strategy": "None"}}))
+    settled.execute(settled.decide({"cache": {"strategy": "None"}}))
     assert settled.get(kinds.CLAIM, "chat-cache")
 
 
@@ -159,7 +159,7 @@ def test_what_is_owned_and_not_wanted_any_more_goes_the_scaler_first(settled: Wo
         for w in got.writes
         if isinstance(w, Delete)
     ] == [("ScaledObject", "chat"), ("Service", "old")]
-    settled.carry_out(got)
+    settled.execute(got)
     assert (
         plan.writes(settled.service, render(settled.service, keda=False), settled.observed())
         == plan.Plan()
@@ -198,7 +198,7 @@ def test_field_case_102_what_is_adopted_is_what_was_looked_at(settled: World):
         settled.edit(kind, {"metadata": {"annotations": {"by": "another"}}}, name)
         with pytest.raises(Conflict):
             settled.store.apply(write.manifest, manager=names.MANAGER)
-    settled.carry_out(settled.decide())
+    settled.execute(settled.decide())
     assert settled.decide() == plan.Plan()
 
 
@@ -207,7 +207,7 @@ def test_field_case_102_of_a_claim_its_size_still_counts(settled: World):
     metadata = {k: v for k, v in orphan["metadata"].items() if k != "ownerReferences"}
     settled.store.update({**orphan, "metadata": metadata}, manager="backup")
     got = settled.decide({"cache": {"size": "7Gi"}})
-    assert got.refusal is not None and got.refusal.reason == "ClaimChanged"
+    assert got.rejection is not None and got.rejection.reason == "ClaimChanged"
 
 
 def test_field_case_102_a_service_of_this_name_before_is_named(settled: World):
@@ -216,8 +216,8 @@ def test_field_case_102_a_service_of_this_name_before_is_named(settled: World):
     old = merged(found, {"metadata": {"ownerReferences": [owner | {"uid": "before"}]}})
     others = [m for m in settled.observed() if m["kind"] != "Deployment"]
     got = plan.writes(settled.service, render(settled.service), [*others, old])
-    assert got.refusal is not None and got.writes == ()
-    assert "another LLMService of this name (uid before)" in got.refusal.message
+    assert got.rejection is not None and got.writes == ()
+    assert "another LLMService of this name (uid before)" in got.rejection.message
 
 
 OTHER = {"apiVersion": "example.com/v1", "kind": "Other", "name": "boss", "uid": "u"}
@@ -240,41 +240,41 @@ def test_somebody_else_s_object_is_left_alone_and_named(owners: list[Manifest], 
     }
     got = plan.writes(builders.service(), render(), [there])
     assert got.writes == ()
-    assert got.refusal is not None
-    assert got.refusal.reason == "NotOwned"
-    assert got.refusal.message.startswith(message)
+    assert got.rejection is not None
+    assert got.rejection.reason == "NotOwned"
+    assert got.rejection.message.startswith(message)
 
 
 def test_of_an_earlier_service_of_the_same_name_nothing_is_taken(settled: World):
     again = builders.service(uid="another")
     got = plan.writes(again, render(again), settled.observed())
-    assert got.refusal is not None
-    assert got.refusal.reason == "NotOwned"
+    assert got.rejection is not None
+    assert got.rejection.reason == "NotOwned"
 
 
-def shared(*uids: str) -> Manifest:
+def shared_service(*uids: str) -> Manifest:
     services = [builders.service_manifest(name=f"s{uid}", uid=uid) for uid in uids]
-    return desired.render_shared("ai", services, site=Site())
+    return desired.render_shared("ai", services, release=Release())
 
 
 def test_the_shared_service_follows_the_services_of_its_namespace():
-    one, both = shared("1"), shared("1", "2")
-    assert plan.shared(one, None) == plan.Plan(writes=(Apply(one),))
-    assert plan.shared(one, one) == plan.Plan()
+    one, both = shared_service("1"), shared_service("1", "2")
+    assert plan.shared_service(one, None) == plan.Plan(writes=(Apply(one),))
+    assert plan.shared_service(one, one) == plan.Plan()
     stored = merged(one, {"metadata": {"uid": "u"}})
     wanted = merged(both, {"metadata": {"uid": "u"}})
-    assert plan.shared(both, stored) == plan.Plan(writes=(Apply(wanted),))
+    assert plan.shared_service(both, stored) == plan.Plan(writes=(Apply(wanted),))
     # A reference to a service that is gone must go, though everything wanted is there.
     hashed_as_one = merged(both, {"metadata": {"annotations": one["metadata"]["annotations"]}})
-    assert plan.shared(one, hashed_as_one) == plan.Plan(writes=(Apply(one),))
+    assert plan.shared_service(one, hashed_as_one) == plan.Plan(writes=(Apply(one),))
 
 
 def test_the_name_for_mutual_tls_comes_and_goes_with_it(settled: World):
     tls = {"serverSecretName": "s", "authenticationRef": {"name": "a"}}
-    settled.carry_out(settled.decide({"scaling": {"externalScaler": {"tls": tls}}}))
+    settled.execute(settled.decide({"scaling": {"externalScaler": {"tls": tls}}}))
     assert settled.get(kinds.SERVICE, "chat-scaler")["spec"]["type"] == "ExternalName"
     assert "authenticationRef" in settled.get(kinds.SCALED_OBJECT)["spec"]["triggers"][0]
-    settled.carry_out(settled.decide())
+    settled.execute(settled.decide())
     assert "chat-scaler" not in {m["metadata"]["name"] for m in settled.observed()}
     assert "authenticationRef" not in settled.get(kinds.SCALED_OBJECT)["spec"]["triggers"][0]
     assert settled.decide() == plan.Plan()
@@ -289,10 +289,10 @@ def test_the_name_for_mutual_tls_comes_and_goes_with_it(settled: World):
     ],
 )
 def test_a_shared_service_of_somebody_else_is_left_alone(change: Manifest):
-    got = plan.shared(shared("1"), merged(shared("1"), change))
+    got = plan.shared_service(shared_service("1"), merged(shared_service("1"), change))
     assert got.writes == ()
-    assert got.refusal is not None
-    assert "choose another name for the shared endpoint" in got.refusal.message
+    assert got.rejection is not None
+    assert "choose another name for the shared endpoint" in got.rejection.message
 
 
 def as_before(of: Manifest) -> Manifest:
@@ -324,12 +324,12 @@ def as_before(of: Manifest) -> Manifest:
 def test_field_case_90_objects_of_an_earlier_release_are_updated_in_place(world: World):
     today = render(world.service)
     older = replace(today, manifests=tuple(map(as_before, today.manifests)))
-    world.carry_out(plan.writes(world.service, older, ()))
+    world.execute(plan.writes(world.service, older, ()))
     world.store.scale(KEY, replicas=2, manager="keda")
     before = {m["kind"] + m["metadata"]["name"]: m for m in world.observed()}
     upgrade = world.decide()
     assert {type(write) for write in upgrade.writes} == {Apply}
-    world.carry_out(upgrade)
+    world.execute(upgrade)
     assert world.decide() == plan.Plan()
     after = {m["kind"] + m["metadata"]["name"]: m for m in world.observed()}
     assert {k: m["metadata"]["uid"] for k, m in after.items()} == {

@@ -3,7 +3,7 @@
 import pytest
 
 from hearth.reconcile.render import accelerators
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 from tests.reconcile.builders import runtime
 
 DEVICE = {"accelerator": {"resourceName": "example.com/device"}}
@@ -17,12 +17,12 @@ HOST = {
 
 def test_nvidia_asks_for_devices_and_nothing_else():
     got = accelerators.render(runtime({"vendor": "nvidia", **DEVICE}), accelerators=2)
-    assert got == accelerators.Devices(limits={"example.com/device": "2"})
+    assert got == accelerators.DeviceRequest(limits={"example.com/device": "2"})
 
 
 def test_ascend_borrows_the_driver_of_the_host():
     got = accelerators.render(runtime({"vendor": "ascend", **DEVICE}), accelerators=1)
-    assert got == accelerators.Devices(
+    assert got == accelerators.DeviceRequest(
         limits={"example.com/device": "1"},
         volumes=tuple(
             {"name": name, "hostPath": {"path": path, "type": kind}}
@@ -36,11 +36,13 @@ def test_ascend_borrows_the_driver_of_the_host():
 
 @pytest.mark.parametrize("spec", [{}, DEVICE])
 def test_cpu_asks_for_none(spec):
-    assert accelerators.render(runtime(spec), accelerators=4) == accelerators.Devices(limits={})
+    assert accelerators.render(runtime(spec), accelerators=4) == accelerators.DeviceRequest(
+        limits={}
+    )
 
 
 @pytest.mark.parametrize("vendor", ["nvidia", "ascend"])
 def test_a_device_must_be_named(vendor: str):
-    with pytest.raises(Refused, match=r"stub: spec.accelerator.resourceName is missing") as error:
+    with pytest.raises(SpecError, match=r"stub: spec.accelerator.resourceName is missing") as error:
         accelerators.render(runtime({"vendor": vendor}), accelerators=1)
-    assert error.value.refusal.reason == "Render"
+    assert error.value.rejection.reason == "Render"

@@ -3,7 +3,7 @@
 import pytest
 
 from hearth.reconcile.render import container_args
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 from tests.reconcile.builders import runtime, service
 
 
@@ -53,11 +53,11 @@ def test_a_name_stands_once_with_its_last_value():
 
 
 def test_refusals_name_runtime_field_and_text():
-    with pytest.raises(Refused) as error:
+    with pytest.raises(SpecError) as error:
         args({"args": ["fine", "{{ range .Model }}"]})
-    assert error.value.refusal.reason == "Render"
-    assert error.value.refusal.message == (
+    assert error.value.rejection.reason == "Render"
+    assert error.value.rejection.message == (
         "InferenceRuntime stub: spec.container.args[1]: {{ range .Model }}: range is not supported"
     )
-    with pytest.raises(Refused, match=r"spec\.container\.env\[0\]\.value: \{\{ \.Nope \}\}"):
+    with pytest.raises(SpecError, match=r"spec\.container\.env\[0\]\.value: \{\{ \.Nope \}\}"):
         env({"name": "A", "value": "{{ .Nope }}"})

@@ -2,14 +2,14 @@
 
 import pytest
 
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 from tests.reconcile.builders import find, render, runtime, service
 
 GPU = {"vendor": "nvidia", "accelerator": {"resourceName": "nvidia.com/gpu"}}
 
 
-def pod(of=None, by=None, **site):
-    return find(render(of, by, **site), "Deployment")["spec"]["template"]["spec"]
+def pod(of=None, by=None, **release):
+    return find(render(of, by, **release), "Deployment")["spec"]["template"]["spec"]
 
 
 def test_replicas_are_never_said():
@@ -167,7 +167,7 @@ def test_no_metrics_no_announcement(metrics):
     ],
 )
 def test_refusals(of, by, message: str):
-    with pytest.raises(Refused) as error:
+    with pytest.raises(SpecError) as error:
         render(of, by)
-    assert error.value.refusal.reason == "Render"
-    assert message in error.value.refusal.message
+    assert error.value.rejection.reason == "Render"
+    assert message in error.value.rejection.message

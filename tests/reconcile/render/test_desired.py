@@ -3,8 +3,8 @@
 import pytest
 
 from hearth.reconcile.render import desired
-from hearth.reconcile.render.release import Site
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.render.release import Release
+from hearth.reconcile.spec.spec_errors import SpecError
 from tests.reconcile.builders import UID, render, runtime, service, service_manifest
 
 HASH = "serving.hearth.dev/spec-hash"
@@ -114,25 +114,25 @@ def test_it_is_created_at_its_minimum(least: int):
     ],
 )
 def test_refusals_have_the_known_reasons_and_name_the_field(of, reason: str, message: str):
-    with pytest.raises(Refused) as error:
+    with pytest.raises(SpecError) as error:
         render(of)
-    assert error.value.refusal.reason == reason
-    assert message in error.value.refusal.message
+    assert error.value.rejection.reason == reason
+    assert message in error.value.rejection.message
 
 
 def test_a_private_registry_s_secret_is_no_mistake_of_its_own():
     of = service({"model": {"source": {"uri": "oci://r/m:t", "secretRef": {"name": "s"}}}})
-    with pytest.raises(Refused, match="names no digest"):
+    with pytest.raises(SpecError, match="names no digest"):
         render(of)
 
 
 def test_without_keda_what_it_cannot_do_is_refused_all_the_same():
-    with pytest.raises(Refused):
+    with pytest.raises(SpecError):
         render(service({"scaling": {"metric": "kvCacheUtil"}}), keda=False)
 
 
 def test_the_shared_service_is_hashed():
-    got = desired.render_shared("ai", [service_manifest()], site=Site())
+    got = desired.render_shared("ai", [service_manifest()], release=Release())
     assert len(got["metadata"]["annotations"][HASH]) == 16
 
 
@@ -148,6 +148,6 @@ def test_of_two_groups_the_older_has_the_name(hearth_s: str, noctaya_s: str, fir
     a = service(creationTimestamp=hearth_s)
     b = service(creationTimestamp=noctaya_s, group="serving.noctaya.io")
     assert desired.first_of(a, b).group == desired.first_of(b, a).group == first
-    told = desired.name_taken(b, by=a).refusal
+    told = desired.name_taken(b, by=a).rejection
     assert told.reason == "NameTaken"
     assert "an LLMService ai/chat of serving.hearth.dev was there before" in told.message

@@ -1,10 +1,10 @@
 """The names that lead to the gateway."""
 
 from hearth.reconcile.render import gateway_services
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 from tests.reconcile.builders import service, service_manifest
 
-SITE = Site(release="rel", namespace="ops", cluster_domain="example.org")
+RELEASE = Release(name="rel", namespace="ops", cluster_domain="example.org")
 SPEC = {
     "type": "ExternalName",
     "externalName": "rel-gateway.ops.svc.example.org",
@@ -13,7 +13,7 @@ SPEC = {
 
 
 def test_a_service_s_own_address():
-    assert gateway_services.render(service(), site=SITE) == {
+    assert gateway_services.render(service(), release=RELEASE) == {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
@@ -35,7 +35,7 @@ def test_the_shared_address_belongs_to_all_services_of_the_namespace():
         service_manifest(name="a", uid="1", group="serving.noctaya.io"),
         service_manifest(name="c", uid=""),
     ]
-    assert gateway_services.render_shared("ai", services, site=SITE) == {
+    assert gateway_services.render_shared("ai", services, release=RELEASE) == {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
@@ -65,5 +65,5 @@ def test_the_shared_address_belongs_to_all_services_of_the_namespace():
 
 
 def test_only_rendered_it_has_no_owner():
-    got = gateway_services.render_shared("ai", [service_manifest(uid="")], site=SITE)
+    got = gateway_services.render_shared("ai", [service_manifest(uid="")], release=RELEASE)
     assert "ownerReferences" not in got["metadata"]

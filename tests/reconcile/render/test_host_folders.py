@@ -4,8 +4,8 @@ import pytest
 
 from hearth.api.llmservice import LLMService
 from hearth.reconcile.render import desired, host_folders
-from hearth.reconcile.render.host_folders import Folder
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.host_folders import HostFolder
+from hearth.reconcile.render.release import Release
 from tests.reconcile.builders import find, merged, runtime, service_manifest
 
 NOCTAYA, HEARTH = "serving.noctaya.io", "serving.hearth.dev"
@@ -33,12 +33,12 @@ def manifest(key="a-b/c", *, group=NOCTAYA, created=FIRST, strategy="HostPath", 
     ],
 )
 def test_field_case_140_which_services_may_meet(of, found):
-    assert list(host_folders.marks(of)) == found
+    assert list(host_folders.index_keys(of)) == found
 
 
 def decide(of, *others, mounted=""):
     deployment = {"spec": {"template": {"spec": {"volumes": [{"hostPath": {"path": mounted}}]}}}}
-    return host_folders.decide(LLMService.model_validate(of), [of, *others], deployment)
+    return host_folders.choose(LLMService.model_validate(of), [of, *others], deployment)
 
 
 OTHER = manifest("a/b-c", created=SECOND)
@@ -61,22 +61,22 @@ APART = "/var/lib/hearth/cache/a/b-c"
 )
 def test_field_case_140_never_two_writers(of, others, mounted, apart):
     got = decide(of, *others, mounted=mounted)
-    assert (got.apart, bool(got.advice)) == (apart, bool(others))
+    assert (got.apart, bool(got.warnings)) == (apart, bool(others))
     if others:
-        [said] = got.advice
+        [said] = got.warnings
         assert SHARED in said and ("/var/lib/hearth/cache/" in said) == apart
 
 
 def test_of_the_first_group_every_folder_is_its_own():
     of = manifest(group=HEARTH)
-    assert host_folders.decide(LLMService.model_validate(of), [], None) == Folder()
+    assert host_folders.choose(LLMService.model_validate(of), [], None) == HostFolder()
 
 
 def test_field_case_140_the_folder_apart_is_what_is_mounted():
     of = LLMService.model_validate(OTHER)
     by = runtime(group=NOCTAYA)
-    for folder, path in ((None, SHARED), (Folder(apart=True, advice=("x",)), APART)):
-        found = desired.render(of, by, site=Site(), folder=folder)
+    for folder, path in ((None, SHARED), (HostFolder(apart=True, warnings=("x",)), APART)):
+        found = desired.render(of, by, release=Release(), host_folder=folder)
         volumes = find(found, "Deployment")["spec"]["template"]["spec"]["volumes"]
         assert [v["hostPath"]["path"] for v in volumes if "hostPath" in v] == [path]
-        assert ("x" in found.advice) == (folder is not None)
+        assert ("x" in found.warnings) == (folder is not None)

@@ -4,7 +4,7 @@ import pytest
 
 from hearth.cluster import kinds
 from hearth.cluster.interface import NotFound
-from hearth.reconcile.render.release import Site
+from hearth.reconcile.render.release import Release
 from tests.reconcile.builders import find, render, runtime, service
 from tests.reconcile.shell import KEY, World
 
@@ -64,7 +64,7 @@ def test_field_case_130_it_stands_before_there_is_a_pod():
 def test_field_case_130_a_policy_or_a_warning(spec, guard, policy, warned):
     got = render(service(spec), backend_guard=guard)
     assert (POLICY in [m["kind"] for m in got.manifests]) is policy
-    told = [line for line in got.advice if line.startswith("spec.endpoint.authentication: ")]
+    told = [line for line in got.warnings if line.startswith("spec.endpoint.authentication: ")]
     assert bool(told) is warned
     if warned:
         assert "chat-backend without it" in told[0] and "backends.guard=policy" in told[0]
@@ -72,11 +72,11 @@ def test_field_case_130_a_policy_or_a_warning(spec, guard, policy, warned):
 
 def test_field_case_130_an_engine_with_a_key_of_its_own_needs_no_warning():
     keyed = runtime(annotations={"hearth.dev/engine-key": "keys/token"})
-    assert render(service(AUTHENTICATED), keyed, backend_guard="warn").advice == ()
+    assert render(service(AUTHENTICATED), keyed, backend_guard="warn").warnings == ()
 
 
 async def test_field_case_130_it_comes_and_goes_with_the_key():
-    world = World(site=Site(backend_guard="policy"))
+    world = World(release=Release(backend_guard="policy"))
     spec = {"model": {"source": {"uri": "hf://org/m"}}, "runtime": {"name": "stub"}}
     await world.runtime()
     await world.user("LLMService", spec={**spec, **AUTHENTICATED})

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 from tests.reconcile.builders import find, render, runtime, service
 
 DEVICE = {"accelerator": {"resourceName": "example.com/npu"}}
@@ -25,9 +25,9 @@ def security(spec=None, of=NO_CACHE, **said: str):
     return found.get("securityContext"), found["containers"][0].get("securityContext")
 
 
-def advice(**said: str):
+def warnings(**said: str):
     annotations = {f"hearth.dev/{name.replace('_', '-')}": text for name, text in said.items()}
-    return render(NO_CACHE, runtime(annotations=annotations)).advice
+    return render(NO_CACHE, runtime(annotations=annotations)).warnings
 
 
 def test_field_case_103_the_runtime_class_is_said():
@@ -75,13 +75,13 @@ def test_field_case_104_hearths_own_labels_and_annotations_win():
     assert template["labels"] == got["metadata"]["labels"]
     assert template["annotations"] == {"scheduling.volcano.sh/queue-name": "models"}
     assert set(got["metadata"]["annotations"]) == {"serving.hearth.dev/spec-hash"}
-    told = advice(**said)
+    told = warnings(**said)
     assert len(told) == 5  # the queue's annotation is free where no queue is said
     assert told[0] == (
         "InferenceRuntime stub: annotation hearth.dev/pod-labels: app.kubernetes.io/name is set by"
         " Hearth or by Kubernetes and stays as it is; remove it"
     )
-    assert advice(pod_labels="team: b") == ()
+    assert warnings(pod_labels="team: b") == ()
 
 
 @pytest.mark.parametrize(
@@ -156,10 +156,10 @@ def test_field_case_105_the_group_of_a_cache_claim_is_a_default_too():
     ],
 )  # fmt: skip
 def test_field_cases_103_and_104_a_mistake_is_refused_by_name(said, told):
-    with pytest.raises(Refused) as error:
+    with pytest.raises(SpecError) as error:
         pod(**said)
     assert str(error.value).startswith(f"InferenceRuntime stub: annotation {told}")
-    assert error.value.refusal.reason == "Render"
+    assert error.value.rejection.reason == "Render"
 
 
 def test_what_is_said_in_a_list_is_rendered_too():

@@ -4,13 +4,13 @@ import pytest
 
 from hearth.api.meta import Manifest
 from hearth.reconcile.render import scaled_object
-from hearth.reconcile.render.release import Site
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.render.release import Release
+from hearth.reconcile.spec.spec_errors import SpecError
 from tests.reconcile.builders import UID, merged, service
 
 
-def render(wanted: Manifest, site: Site | None = None) -> Manifest:
-    return scaled_object.render(service({"scaling": wanted}), site=site or Site())
+def render(wanted: Manifest, release: Release | None = None) -> Manifest:
+    return scaled_object.render(service({"scaling": wanted}), release=release or Release())
 
 
 def test_a_service_that_sleeps():
@@ -64,7 +64,7 @@ def test_above_zero_keda_is_not_told_what_has_no_meaning():
 
 
 def test_the_installation_says_how_often_and_where():
-    spec = render({}, Site(polling_interval_s=2.0, scaler="127.0.0.1:9090"))["spec"]
+    spec = render({}, Release(polling_interval_s=2.0, scaler="127.0.0.1:9090"))["spec"]
     assert spec["pollingInterval"] == 2
     assert spec["triggers"][0]["metadata"]["scalerAddress"] == "127.0.0.1:9090"
 
@@ -99,8 +99,8 @@ def test_the_client_side_of_tls_may_be_the_clusters():
 
 
 def test_the_name_that_keda_dials_leads_to_the_shared_scaler():
-    site = Site(release="rel", namespace="ops", cluster_domain="example.org", scaler_tls_port=7)
-    assert scaled_object.render_service(service({"scaling": TLS}), site=site) == {
+    release = Release(name="rel", namespace="ops", cluster_domain="example.org", scaler_tls_port=7)
+    assert scaled_object.render_service(service({"scaling": TLS}), release=release) == {
         "apiVersion": "v1",
         "kind": "Service",
         "metadata": {
@@ -122,22 +122,22 @@ def test_the_name_that_keda_dials_leads_to_the_shared_scaler():
 
 def test_without_services_there_is_no_tls():
     with pytest.raises(
-        Refused, match=r"^spec.scaling.externalScaler.tls: needs a cluster"
+        SpecError, match=r"^spec.scaling.externalScaler.tls: needs a cluster"
     ) as error:
-        render(TLS, Site(scaler="127.0.0.1:9090"))
-    assert error.value.refusal.reason == "ScaledObject"
+        render(TLS, Release(scaler="127.0.0.1:9090"))
+    assert error.value.rejection.reason == "ScaledObject"
 
 
 @pytest.mark.parametrize("wanted", [{}, {"externalScaler": {}}, TLS])
 def test_what_the_spec_wants_is_what_stands(wanted: Manifest):
     expected = "s" if wanted == TLS else None
     assert scaled_object.server_secret(service({"scaling": wanted})) == expected
-    assert scaled_object.standing_secret(render(wanted)) == expected
+    assert scaled_object.server_secret_of(render(wanted)) == expected
 
 
 @pytest.mark.parametrize("triggers", [[], [{}], [{"metadata": {"targetValue": "x"}}]])
 def test_what_is_not_ours_has_no_secret(triggers: list[Manifest]):
-    assert scaled_object.standing_secret({"spec": {"triggers": triggers}}) is None
+    assert scaled_object.server_secret_of({"spec": {"triggers": triggers}}) is None
 
 
 @pytest.mark.parametrize(
@@ -153,10 +153,10 @@ def test_what_is_not_ours_has_no_secret(triggers: list[Manifest]):
     ],
 )
 def test_refusals_name_the_field(wanted: Manifest, message: str):
-    with pytest.raises(Refused) as error:
+    with pytest.raises(SpecError) as error:
         render(wanted)
-    assert error.value.refusal.reason == "ScaledObject"
-    assert message in error.value.refusal.message
+    assert error.value.rejection.reason == "ScaledObject"
+    assert message in error.value.rejection.message
 
 
 def test_an_external_scaler_without_tls_is_nothing_special():

@@ -26,19 +26,19 @@ def manifest(spec, **more):
     ],
 )
 def test_what_cannot_be_read_is_refused_by_field(spec, field):
-    service, refusal = parse.read(manifest(spec))
+    service, refusal = parse.parse(manifest(spec))
     assert str(service.key) == "ai/chat" and service.metadata.uid == "u"
     assert refusal.reason == "Render" and refusal.message.startswith(f"{field}: ")
 
 
 def test_a_readable_one_is_read():
-    service, refusal = parse.read(manifest({"model": {"source": {"uri": "hf://a/b"}}}))
+    service, refusal = parse.parse(manifest({"model": {"source": {"uri": "hf://a/b"}}}))
     assert refusal is None and service.spec.model.source.uri == "hf://a/b"
 
 
 def test_fields_of_a_newer_version_are_passed_over():
     spec = {"model": {"source": {"uri": "hf://a/b"}, "flavour": "new"}}
-    assert parse.read(manifest(spec, status={"phase": "Dreaming"}))[1] is None
+    assert parse.parse(manifest(spec, status={"phase": "Dreaming"}))[1] is None
 
 
 KEY = {"secretRef": {"name": "s", "key": "k"}}
@@ -59,6 +59,6 @@ KEY = {"secretRef": {"name": "s", "key": "k"}}
 )
 def test_who_may_ask_is_kept_of_what_cannot_be_read(endpoint, secret):
     spec = {"model": {}, "scaling": {"min": "one"}, "endpoint": endpoint}
-    service, refusal = parse.read(manifest(spec))
+    service, refusal = parse.parse(manifest(spec))
     kept = service.spec.endpoint.authentication
     assert refusal is not None and (kept.secret_ref.name if kept else None) == secret

@@ -4,7 +4,7 @@ import pytest
 
 from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile.spec import runtime_selection
-from hearth.reconcile.spec.spec_errors import Refused
+from hearth.reconcile.spec.spec_errors import SpecError
 from tests.reconcile.builders import runtime, service
 
 NOCTAYA = "serving.noctaya.io"
@@ -68,15 +68,15 @@ def test_only_the_service_s_own_group_counts():
     ],
 )
 def test_refusals(of, message: str):
-    with pytest.raises(Refused) as error:
+    with pytest.raises(SpecError) as error:
         runtime_selection.pick(of, ALL)
-    assert error.value.refusal.reason == "RuntimeResolution"
-    assert message in error.value.refusal.message
+    assert error.value.rejection.reason == "RuntimeResolution"
+    assert message in error.value.rejection.message
 
 
 def test_an_omitted_runtime_is_refused_when_there_is_none():
     of = service().model_copy(update={"spec": service().spec.model_copy(update={"runtime": None})})
-    with pytest.raises(Refused, match=r"chooses none; set spec.runtime.name \(there is none\)"):
+    with pytest.raises(SpecError, match=r"chooses none; set spec.runtime.name \(there is none\)"):
         runtime_selection.pick(of, [])
 
 
@@ -97,17 +97,20 @@ def test_an_omitted_runtime_is_refused_when_there_is_none():
 )
 def test_for_what_a_service_asks(wanted, resolved, expected):
     manifest = {"spec": {"runtime": wanted}, "status": {"resolvedRuntime": resolved}}
-    assert set(runtime_selection.asks(manifest)) == expected
+    assert set(runtime_selection.service_index_keys(manifest)) == expected
 
 
 @pytest.mark.parametrize(
     "spec", [None, [], {"runtime": 7}, {"runtime": {"selector": {"vendor": "nvidia"}}}]
 )
 def test_a_service_that_cannot_be_read_asks_for_none(spec):
-    assert not set(runtime_selection.asks({"spec": spec}))
-    assert not set(runtime_selection.asks({"spec": spec, "status": "fine"}))
+    assert not set(runtime_selection.service_index_keys({"spec": spec}))
+    assert not set(runtime_selection.service_index_keys({"spec": spec, "status": "fine"}))
 
 
 def test_for_what_a_runtime_is_asked():
     runtime = {"metadata": {"name": "a100"}, "spec": {"vendor": "nvidia"}}
-    assert set(runtime_selection.marks(runtime)) == {("name", "a100"), ("vendor", "nvidia")}
+    assert set(runtime_selection.runtime_index_keys(runtime)) == {
+        ("name", "a100"),
+        ("vendor", "nvidia"),
+    }

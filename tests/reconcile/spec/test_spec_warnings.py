@@ -38,7 +38,7 @@ def startup(**probe: int):
     ],
 )  # fmt: skip
 def test_advice(spec, by, expected: list[str]):
-    got = render(service(spec), by).advice
+    got = render(service(spec), by).warnings
     assert len(got) == len(expected)
     for sentence, beginning in zip(got, expected, strict=True):
         assert sentence.startswith(beginning)

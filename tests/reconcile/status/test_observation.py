@@ -3,8 +3,8 @@
 import pytest
 
 from hearth.api.meta import Manifest
-from hearth.reconcile.status.observation import Facts, Stage
-from hearth.reconcile.status.pod_failures import Memory
+from hearth.reconcile.status.observation import Observed, Stage
+from hearth.reconcile.status.pod_failures import PodHistory
 from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
 from tests.reconcile.builders import WALL, observe, pod
 
@@ -16,12 +16,12 @@ def named(name: str, of: Manifest) -> Manifest:
 
 
 def test_nothing_there():
-    assert observe() == Facts(memory=Memory())
+    assert observe() == Observed(history=PodHistory())
 
 
 def test_a_ready_pod():
     got = observe(pod(ready=True, restarts=2), deployment={"spec": {"replicas": 1}})
-    assert got == Facts(
+    assert got == Observed(
         backends=(
             Backend(
                 uid="pod-1/2", pod="chat-1", host="10.0.0.1", port=8000, ready=True,
@@ -32,7 +32,7 @@ def test_a_ready_pod():
         pods=1,
         ready=1,
         replicas=1,
-        memory=Memory(restarts={("pod-1", "serving"): 2}),
+        history=PodHistory(restarts={("pod-1", "serving"): 2}),
     )  # fmt: skip
 
 
@@ -294,13 +294,13 @@ def test_field_case_96_and_137_every_pod_is_refused(of: Manifest, stage: str, fa
     first = observe(deployment=of, now_s=100.0)
     assert (first.failure, first.stage.value) == (None, stage)
     assert first.message == of["status"]["conditions"][0]["message"]
-    assert first.look_again_s == (3.0 if failure else None)
-    assert observe(deployment=of, memory=first.memory, now_s=102.0).failure is None
-    later = observe(deployment=of, memory=first.memory, now_s=103.0)
+    assert first.requeue_after_s == (3.0 if failure else None)
+    assert observe(deployment=of, history=first.history, now_s=102.0).failure is None
+    later = observe(deployment=of, history=first.history, now_s=103.0)
     assert (later.failure.message if later.failure else None) == failure
     if later.failure:
         assert later.failure.reason == "PodsRefused" and "cluster refuses" in later.failure.brief
-        assert later.look_again_s is None
+        assert later.requeue_after_s is None
     else:
         assert first.brief
 
@@ -318,15 +318,15 @@ def test_field_case_96_is_not_for_what_wants_none_or_has_one(
     of: Manifest | None, pods: list[Manifest]
 ):
     first = observe(*pods, deployment=of)
-    assert first.memory.refused_s is None and first.look_again_s is None
-    assert observe(*pods, deployment=of, memory=first.memory, now_s=200.0).failure is None
+    assert first.history.rejected_at_s is None and first.requeue_after_s is None
+    assert observe(*pods, deployment=of, history=first.history, now_s=200.0).failure is None
 
 
 def test_field_case_96_an_attempt_has_its_own_seconds():
     first = observe(deployment=refused(SECURITY), now_s=100.0)
-    slept = observe(deployment=refused(SECURITY, replicas=0), memory=first.memory, now_s=101.0)
-    again = observe(deployment=refused(SECURITY), memory=slept.memory, now_s=200.0)
-    assert (again.failure, again.look_again_s) == (None, 3.0)
+    slept = observe(deployment=refused(SECURITY, replicas=0), history=first.history, now_s=101.0)
+    again = observe(deployment=refused(SECURITY), history=slept.history, now_s=200.0)
+    assert (again.failure, again.requeue_after_s) == (None, 3.0)
 
 
 def test_field_case_137_a_quota_is_no_missed_deadline():
@@ -336,16 +336,16 @@ def test_field_case_137_a_quota_is_no_missed_deadline():
 
 
 def test_field_case_96_of_more_pods_that_are_refused_there_is_advice():
-    assert observe(pod(ready=True), deployment=refused(QUOTA, replicas=3)).advice == (
+    assert observe(pod(ready=True), deployment=refused(QUOTA, replicas=3)).warnings == (
         f"the cluster lets no more pods in: {QUOTA}",
     )
-    assert observe(pod(ready=True), deployment=deployment(1, type="Progressing")).advice == ()
+    assert observe(pod(ready=True), deployment=deployment(1, type="Progressing")).warnings == ()
 
 
 def test_when_to_look_again():
     of = pod(waiting={"reason": "CreateContainerError"})
     first = observe(of)
-    assert (first.failure, first.look_again_s) == (None, 3.0)
-    second = observe(of, memory=first.memory, now_s=103.0)
+    assert (first.failure, first.requeue_after_s) == (None, 3.0)
+    second = observe(of, history=first.history, now_s=103.0)
     assert second.failure is not None
-    assert second.look_again_s is None
+    assert second.requeue_after_s is None

@@ -4,16 +4,16 @@ import pytest
 
 from hearth.api.meta import Manifest
 from hearth.reconcile.status import pod_failures
-from hearth.reconcile.status.pod_failures import Memory, Verdict
+from hearth.reconcile.status.pod_failures import Diagnosis, PodHistory
 from hearth.routes import Failure
 from tests.reconcile.builders import WALL, merged, pod
 
 KEY = ("pod-1", "serving")
 
 
-def look(of: Manifest, memory: Memory | None = None, *, now_s: float = 100.0):
-    memory = pod_failures.remember(memory or Memory(), [of], now_s=now_s)
-    return pod_failures.judge(of, memory, now_s=now_s), memory
+def look(of: Manifest, history: PodHistory | None = None, *, now_s: float = 100.0):
+    history = pod_failures.update_history(history or PodHistory(), [of], now_s=now_s)
+    return pod_failures.diagnose(of, history, now_s=now_s), history
 
 
 def waits(reason: str, message: str = "") -> Manifest:
@@ -35,27 +35,27 @@ def no_image(container: str, said: str) -> Failure:
 @pytest.mark.parametrize("reason", ["InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff"])
 def test_an_image_that_cannot_be_had_is_terminal_at_once(reason: str):
     verdict, _ = look(waits(reason, "no such image"))
-    assert verdict == Verdict(failure=no_image("serving", "no such image"))
+    assert verdict == Diagnosis(failure=no_image("serving", "no such image"))
 
 
 def test_a_pull_may_fail_once():
-    verdict, memory = look(waits("ErrImagePull"))
-    assert verdict == Verdict(failure=None)
-    verdict, memory = look(waits("ImagePullBackOff"), memory)
+    verdict, history = look(waits("ErrImagePull"))
+    assert verdict == Diagnosis(failure=None)
+    verdict, history = look(waits("ImagePullBackOff"), history)
     assert verdict.failure == no_image("serving", "ImagePullBackOff")
     # The kubelet alternates between the two: the next try is no fresh start...
-    verdict, memory = look(waits("ErrImagePull"), memory)
+    verdict, history = look(waits("ErrImagePull"), history)
     assert verdict.failure is not None
     # ...unless it gets further.
-    verdict, memory = look(waits("ContainerCreating"), memory)
+    verdict, history = look(waits("ContainerCreating"), history)
     assert verdict.failure is None
-    assert look(waits("ErrImagePull"), memory)[0].failure is None
+    assert look(waits("ErrImagePull"), history)[0].failure is None
 
 
 def test_the_same_is_said_while_a_pull_is_tried_and_between_two_tries():
     between = 'Back-off pulling image "engine:1": ErrImagePull: denied: no such image'
-    verdict, memory = look(waits("ImagePullBackOff", between))
-    assert look(waits("ErrImagePull", "denied: no such image"), memory)[0] == verdict
+    verdict, history = look(waits("ImagePullBackOff", between))
+    assert look(waits("ErrImagePull", "denied: no such image"), history)[0] == verdict
     assert verdict.failure is not None
     assert verdict.failure.message == "container serving: denied: no such image"
 
@@ -65,28 +65,28 @@ def test_the_same_is_said_while_a_pull_is_tried_and_between_two_tries():
 )
 def test_a_container_that_cannot_be_created_is_terminal_at_the_second_sighting(reason: str):
     of = waits(reason, 'secret "s" not found')
-    verdict, memory = look(of)
-    assert verdict == Verdict(failure=None, look_again_s=3.0)
-    verdict, memory = look(of, memory, now_s=101.0)
-    assert verdict == Verdict(failure=None, look_again_s=2.0)
-    verdict, memory = look(of, memory, now_s=103.0)
+    verdict, history = look(of)
+    assert verdict == Diagnosis(failure=None, requeue_after_s=3.0)
+    verdict, history = look(of, history, now_s=101.0)
+    assert verdict == Diagnosis(failure=None, requeue_after_s=2.0)
+    verdict, history = look(of, history, now_s=103.0)
     assert verdict.failure == Failure(
         reason="CreateContainerFailed",
         message='container serving: secret "s" not found',
         brief="container serving: it cannot be created",
     )
     # Mended in between: what comes later is a first sighting.
-    verdict, memory = look(waits("ContainerCreating"), memory, now_s=104.0)
-    assert look(of, memory, now_s=110.0)[0] == Verdict(failure=None, look_again_s=3.0)
+    verdict, history = look(waits("ContainerCreating"), history, now_s=104.0)
+    assert look(of, history, now_s=110.0)[0] == Diagnosis(failure=None, requeue_after_s=3.0)
 
 
 def test_the_sooner_of_two_second_sightings_counts():
     config = {"waiting": {"reason": "CreateContainerConfigError"}}
     one = {"name": "one", "restartCount": 0, "state": config}
     two = {**one, "name": "two"}
-    _, memory = look(pod(containerStatuses=[one]))
-    verdict, _ = look(pod(containerStatuses=[one, two]), memory, now_s=101.0)
-    assert verdict == Verdict(failure=None, look_again_s=2.0)
+    _, history = look(pod(containerStatuses=[one]))
+    verdict, _ = look(pod(containerStatuses=[one, two]), history, now_s=101.0)
+    assert verdict == Diagnosis(failure=None, requeue_after_s=2.0)
 
 
 def crashed(
@@ -168,26 +168,26 @@ def test_the_message_tells_what_the_engine_said_last():
 
 def test_restarts_before_the_pod_was_ready_are_of_an_earlier_activation():
     served = pod(ready=True, restarts=5)
-    _, memory = look(served)
-    assert memory.restarts == {KEY: 5}
-    verdict, memory = look(crashed(6, running={}), memory)
+    _, history = look(served)
+    assert history.restarts == {KEY: 5}
+    verdict, history = look(crashed(6, running={}), history)
     assert verdict.failure is None
-    verdict, memory = look(crashed(6, waiting=BACK_OFF), memory)
+    verdict, history = look(crashed(6, waiting=BACK_OFF), history)
     assert verdict.failure is not None
     assert "was restarted once" in verdict.failure.message
 
 
 def test_restarts_that_another_leader_saw_are_not_of_this_activation():
-    verdict, memory = look(crashed(5, running={}), Memory(inherits=True))
-    assert (verdict.failure, memory.restarts) == (None, {KEY: 5})
-    verdict, memory = look(crashed(6, running={}), memory)
+    verdict, history = look(crashed(5, running={}), PodHistory(inherited=True))
+    assert (verdict.failure, history.restarts) == (None, {KEY: 5})
+    verdict, history = look(crashed(6, running={}), history)
     assert verdict.failure is None
-    assert look(crashed(7, running={}), memory)[0].failure is not None
+    assert look(crashed(7, running={}), history)[0].failure is not None
 
 
 def test_a_pod_that_comes_later_begins_with_none():
-    _, memory = look(pod(ready=True), Memory(inherits=True))
-    assert not memory.inherits
+    _, history = look(pod(ready=True), PodHistory(inherited=True))
+    assert not history.inherited
 
 
 def test_an_init_container_counts_as_well():
@@ -204,12 +204,12 @@ def test_an_init_container_counts_as_well():
 
 
 def test_nothing_is_kept_of_pods_that_are_gone():
-    _, memory = look(waits("CreateContainerError"))
-    assert pod_failures.remember(memory, [], now_s=200.0) == Memory()
+    _, history = look(waits("CreateContainerError"))
+    assert pod_failures.update_history(history, [], now_s=200.0) == PodHistory()
 
 
 def test_a_pod_without_a_status_is_no_failure():
     bare = {"metadata": {"uid": "u", "name": "p"}, "spec": {}}
-    assert look(bare)[0] == Verdict(failure=None)
+    assert look(bare)[0] == Diagnosis(failure=None)
     assert not pod_failures.is_ready(bare)
     assert not pod_failures.is_ready(merged(bare, {"status": {"conditions": []}}))

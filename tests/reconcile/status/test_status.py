@@ -1,4 +1,4 @@
-"""Facts as a status, row by row."""
+"""Observed as a status, row by row."""
 
 import datetime
 from typing import Any
@@ -9,10 +9,10 @@ from hearth import routes
 from hearth.api.llmservice import LLMServiceStatus
 from hearth.api.meta import Manifest
 from hearth.reconcile.status import status
-from hearth.reconcile.status.status import Said, Seen
+from hearth.reconcile.status.status import ConditionState, StatusInputs
 from tests.reconcile.builders import WALL, observe, pod, service
 
-APPLIED = Said("True", "ScaledObjectApplied")
+APPLIED = ConditionState("True", "ScaledObjectApplied")
 REFUSED = routes.SpecRejection(reason="Render", message="spec.x: no")
 BROKEN = pod(waiting={"reason": "ImagePullBackOff", "message": "denied"})
 IDLE = {"spec": {"replicas": 0}}
@@ -21,9 +21,11 @@ QUOTA = {"type": "ReplicaFailure", "status": "True", "message": "exceeded quota:
 NO_ROOM = {"spec": {"replicas": 1}, "status": {"conditions": [QUOTA]}}
 
 
-def seen(*pods: Manifest, demand: int = 0, deployment: Manifest = IDLE, **more: Any) -> Seen:
-    return Seen(
-        facts=observe(*pods, deployment=deployment),
+def seen(
+    *pods: Manifest, demand: int = 0, deployment: Manifest = IDLE, **more: Any
+) -> StatusInputs:
+    return StatusInputs(
+        observed=observe(*pods, deployment=deployment),
         demand=demand,
         **{"autoscaling": APPLIED, "runtime": "stub", **more},
     )
@@ -40,9 +42,11 @@ def condition(kind: str, truth: str, reason: str, message: str = "", time: str =
     }
 
 
-def summarize(what: Seen, *, before: Manifest | None = None, least: int = 0) -> LLMServiceStatus:
+def build_status(
+    what: StatusInputs, *, before: Manifest | None = None, least: int = 0
+) -> LLMServiceStatus:
     of = service({"scaling": {"min": least, "max": 3}}, status=before)
-    return status.summarize(of, what, wall=WALL)
+    return status.build_status(of, what, wall=WALL)
 
 
 def said(got: LLMServiceStatus, kind: str) -> tuple[str, str, str]:
@@ -61,9 +65,9 @@ PROGRESSING = ("False", "Progressing", "")
     ("what", "least", "phase", "ready", "degraded"),
     [
         # A refused spec, whatever runs.
-        (seen(refusal=REFUSED), 0, "Degraded",
+        (seen(rejection=REFUSED), 0, "Degraded",
          ("False", "Render", "spec.x: no"), ("True", "Render", "spec.x: no")),
-        (seen(pod(ready=True), refusal=REFUSED), 0, "Degraded",
+        (seen(pod(ready=True), rejection=REFUSED), 0, "Degraded",
          ("False", "Render", "spec.x: no"), ("True", "Render", "spec.x: no")),
         # A backend's failure, wanted or not.
         (seen(BROKEN, demand=1), 0, "Degraded", ("False", *FAILED[1:]), FAILED),
@@ -89,8 +93,8 @@ PROGRESSING = ("False", "Progressing", "")
         (seen(pod(ready=True)), 1, "Ready", ("True", "Available", ""), ("False", "Healthy", "")),
     ],
 )  # fmt: skip
-def test_rows(what: Seen, least: int, phase: str, ready: object, degraded: object):
-    got = summarize(what, least=least)
+def test_rows(what: StatusInputs, least: int, phase: str, ready: object, degraded: object):
+    got = build_status(what, least=least)
     assert got.phase == phase
     assert said(got, "Ready") == ready
     assert said(got, "Degraded") == degraded
@@ -104,14 +108,16 @@ def test_rows(what: Seen, least: int, phase: str, ready: object, degraded: objec
         (seen(UNSCHEDULED), 0, ("False", "SchedulingDelayed", "")),
         (seen(pod(running=True)), 1, ("False", "ModelLoading", "")),
         (seen(BROKEN, demand=1), 0, ("False", "ImagePullFailed", "")),
-        (seen(refusal=REFUSED), 0, ("False", "Render", "")),
+        (seen(rejection=REFUSED), 0, ("False", "Render", "")),
         # What runs goes on, whatever became of the spec.
-        (seen(pod(ready=True), refusal=REFUSED), 0, ("True", "Available", "")),
+        (seen(pod(ready=True), rejection=REFUSED), 0, ("True", "Available", "")),
         (seen(pod(ready=True), pod()), 0, ("True", "Available", "")),
     ],
 )
-def test_field_case_98_active_tells_whether_a_pod_serves(what: Seen, least: int, expected: object):
-    assert said(summarize(what, least=least), "Active") == expected
+def test_field_case_98_active_tells_whether_a_pod_serves(
+    what: StatusInputs, least: int, expected: object
+):
+    assert said(build_status(what, least=least), "Active") == expected
 
 
 def kstatus(manifest: Manifest) -> str:
@@ -143,17 +149,17 @@ def kstatus(manifest: Manifest) -> str:
         (seen(pod(running=True)), 1, "Loading", "InProgress"),
         # A runtime or a Secret that comes later mends both: to wait is right, to give up is not.
         (seen(BROKEN), 1, "Degraded", "InProgress"),
-        (seen(refusal=REFUSED), 0, "Degraded", "InProgress"),
-        (seen(pod(ready=True), refusal=REFUSED), 1, "Degraded", "InProgress"),
+        (seen(rejection=REFUSED), 0, "Degraded", "InProgress"),
+        (seen(pod(ready=True), rejection=REFUSED), 1, "Degraded", "InProgress"),
         # What is only advice keeps nobody waiting, nor does KEDA that is not there.
-        (seen(advice=("raise it",)), 0, "ScaledToZero", "Current"),
-        (seen(autoscaling=Said("False", "KEDAMissing")), 0, "ScaledToZero", "Current"),
+        (seen(warnings=("raise it",)), 0, "ScaledToZero", "Current"),
+        (seen(autoscaling=ConditionState("False", "KEDAMissing")), 0, "ScaledToZero", "Current"),
     ],
 )
 def test_field_case_98_what_sleeps_by_design_keeps_no_one_waiting(
-    what: Seen, least: int, phase: str, expected: str
+    what: StatusInputs, least: int, phase: str, expected: str
 ):
-    got = summarize(what, least=least)
+    got = build_status(what, least=least)
     manifest = {"metadata": {"generation": 3}, "status": status.manifest(got)}
     assert (got.phase, kstatus(manifest)) == (phase, expected)
 
@@ -176,12 +182,12 @@ def degraded_by(reason: str, truth: str = "True") -> Manifest:
         ({"conditions": [condition("Ready", "True", "Available")]}, seen(demand=1), PROGRESSING),
     ],
 )
-def test_degraded_as_it_was(before: Manifest, what: Seen, expected: object):
-    assert said(summarize(what, before=before), "Degraded") == expected
+def test_degraded_as_it_was(before: Manifest, what: StatusInputs, expected: object):
+    assert said(build_status(what, before=before), "Degraded") == expected
 
 
 def test_a_whole_status():
-    got = summarize(seen(pod(ready=True), advice=("one", "two")))
+    got = build_status(seen(pod(ready=True), warnings=("one", "two")))
     now = "2026-01-01T12:00:00Z"
     assert status.manifest(got) == {
         "phase": "Ready",
@@ -199,7 +205,7 @@ def test_a_whole_status():
 
 
 def test_a_refusal_is_also_why_autoscaling_is_not_ready():
-    got = summarize(seen(refusal=REFUSED, runtime=None))
+    got = build_status(seen(rejection=REFUSED, runtime=None))
     assert said(got, "AutoscalingReady") == ("False", "Render", "spec.x: no")
     assert "resolvedRuntime" not in status.manifest(got)
 
@@ -211,27 +217,27 @@ def test_a_time_moves_only_with_the_status():
             condition("Degraded", "True", "OOMKilled"),
         ]
     }
-    got = {c.type: c for c in summarize(seen(pod(running=True)), before=before).conditions}
+    got = {c.type: c for c in build_status(seen(pod(running=True)), before=before).conditions}
     assert (got["Ready"].reason, got["Ready"].last_transition_time) == ("ModelLoading", "old")
     assert got["Degraded"].last_transition_time == "old"
-    got = {c.type: c for c in summarize(seen(pod(ready=True)), before=before).conditions}
+    got = {c.type: c for c in build_status(seen(pod(ready=True)), before=before).conditions}
     assert got["Ready"].last_transition_time == "2026-01-01T12:00:00Z"
 
 
 def test_the_same_again_is_nothing_to_write():
-    first = summarize(seen(demand=1))
+    first = build_status(seen(demand=1))
     kept = status.manifest(first)
     kept["conditions"].append({**condition("Theirs", "True", "Mine")})
     kept["conditions"].reverse()
     later = WALL + datetime.timedelta(hours=1)
-    again = status.summarize(service(status=kept), seen(demand=1), wall=later)
-    assert status.same(again, service(status=kept).status)
-    assert not status.same(again, summarize(seen()))
+    again = status.build_status(service(status=kept), seen(demand=1), wall=later)
+    assert status.equal(again, service(status=kept).status)
+    assert not status.equal(again, build_status(seen()))
 
 
 def test_a_long_message_is_cut():
     long = routes.SpecRejection(reason="Render", message="x" * 100_000)
-    assert len(said(summarize(seen(refusal=long)), "Ready")[2]) == 4096
+    assert len(said(build_status(seen(rejection=long)), "Ready")[2]) == 4096
 
 
 def scaled(truth: str | None, **more: str) -> Manifest:
@@ -297,7 +303,7 @@ ASLEEP = {"type": "HPAActive", "status": "True", "reason": "ScalingDisabled"}
 
 
 @pytest.mark.parametrize(
-    ("said", "stands", "before", "expected"),
+    ("said", "complaint_persists", "before", "expected"),
     [
         (TRIGGER, True, None, ("False", "TriggerError")),
         (TRIGGER, False, ("True", "ScaledObjectApplied"), ("True", "ScaledObjectApplied")),
@@ -316,17 +322,17 @@ ASLEEP = {"type": "HPAActive", "status": "True", "reason": "ScalingDisabled"}
     ],
 )
 def test_field_cases_133_and_138_whose_trouble_a_complaint_of_keda_is(
-    said, stands, before, expected
+    said, complaint_persists, before, expected
 ):
     got = status.autoscaling(
         {"metadata": {}, "status": {"conditions": [said]}},
         keda=True,
         paused=False,
-        stands=stands,
-        before=status.Said(*before) if before else None,
+        complaint_persists=complaint_persists,
+        before=status.ConditionState(*before) if before else None,
     )
     assert (got.status, got.reason) == expected
-    assert status.complaint(None) is None
+    assert status.keda_complaint(None) is None
 
 
 def test_what_was_scaled_in_the_hpas_place_is_not_ready():

@@ -8,22 +8,22 @@ from hearth import routes
 from hearth.api.llmservice import LLMServiceStatus
 from hearth.api.meta import Manifest
 from hearth.reconcile.status import status, transitions
-from hearth.reconcile.status.status import Said, Seen
-from hearth.reconcile.status.transitions import Transition
+from hearth.reconcile.status.status import ConditionState, StatusInputs
+from hearth.reconcile.status.transitions import ServiceEvent
 from tests.reconcile.builders import WALL, observe, pod, service
 
 NOTHING = LLMServiceStatus()
-APPLIED = Said("True", "ScaledObjectApplied")
+APPLIED = ConditionState("True", "ScaledObjectApplied")
 
 
 def state(
     *pods: Manifest, demand: int = 0, after: LLMServiceStatus = NOTHING, **more: Any
 ) -> LLMServiceStatus:
-    what = Seen(
-        facts=observe(*pods), demand=demand, **{"autoscaling": APPLIED, "runtime": "r", **more}
+    what = StatusInputs(
+        observed=observe(*pods), demand=demand, **{"autoscaling": APPLIED, "runtime": "r", **more}
     )
     before = status.manifest(after) if after is not NOTHING else None
-    return status.summarize(service(status=before), what, wall=WALL)
+    return status.build_status(service(status=before), what, wall=WALL)
 
 
 def unscheduled(message: str = "no node is free") -> Manifest:
@@ -44,16 +44,16 @@ DELAYED = state(unscheduled())
 READY = state(pod(ready=True))
 BROKEN = state(pod(waiting={"reason": "ImagePullBackOff", "message": "denied"}))
 TRYING = state(pod(running=True), after=BROKEN)
-REFUSED = state(refusal=routes.SpecRejection(reason="Render", message="spec.x: no"))
-QUOTA = status.summarize(
+REFUSED = state(rejection=routes.SpecRejection(reason="Render", message="spec.x: no"))
+QUOTA = status.build_status(
     service(),
-    Seen(facts=observe(deployment=NO_ROOM), demand=1, autoscaling=APPLIED, runtime="r"),
+    StatusInputs(observed=observe(deployment=NO_ROOM), demand=1, autoscaling=APPLIED, runtime="r"),
     wall=WALL,
 )
-NO_KEDA = state(autoscaling=Said("False", "KEDAMissing", "no kind"))
-WAITING = state(autoscaling=Said("Unknown", "Progressing"))
-ADVISED = state(advice=("raise it",))
-ADVISED_ELSE = state(advice=("lower it",))
+NO_KEDA = state(autoscaling=ConditionState("False", "KEDAMissing", "no kind"))
+WAITING = state(autoscaling=ConditionState("Unknown", "Progressing"))
+ADVISED = state(warnings=("raise it",))
+ADVISED_ELSE = state(warnings=("lower it",))
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ ADVISED_ELSE = state(advice=("lower it",))
     ],
 )  # fmt: skip
 def test_between(before: LLMServiceStatus, after: LLMServiceStatus, expected: list[tuple]):
-    assert transitions.between(before, after) == [Transition(*row) for row in expected]
+    assert transitions.events_between(before, after) == [ServiceEvent(*row) for row in expected]
