@@ -84,6 +84,24 @@ def test_no_source_file_is_over_the_limit(source):
     assert path.read_text().startswith('"""'), "the first line says what the file does"
 
 
+def packages() -> list[Path]:
+    return sorted(path.parent for path in (ROOT / "hearth").rglob("__init__.py"))
+
+
+@pytest.mark.parametrize("package", packages(), ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_a_package_says_what_it_is(package):
+    """What lives there, what may not, and what to read first: files that exist."""
+    tree = ast.parse((package / "__init__.py").read_text())
+    said = ast.get_docstring(tree) or ""
+    parts = re.findall(r"^(Lives here|May not be here|Read first): ", said, re.MULTILINE)
+    assert parts == ["Lives here", "May not be here", "Read first"]
+    read_first = said.partition("Read first: ")[2]
+    files = re.findall(r"[\w/]+\.(?:py|proto)|[\w/]+/(?=\W|$)", read_first)
+    assert files
+    assert [name for name in files if not (package / name).exists()] == []
+    assert len(tree.body) == (2 if package.name == "hearth" else 1), "nothing is re-exported"
+
+
 # No class is cut in two: what is one thing is one class.
 
 LADDER = {

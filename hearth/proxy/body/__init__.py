@@ -1,4 +1,6 @@
 """Request bodies: their fields, their codings, and the memory that they may take.
 
-Everything here computes and knows no connection.  Read `body_fields` first.
+Lives here: what is read from a body, and the budget of all that are buffered.
+May not be here: connections and I/O; everything here computes.
+Read first: body_fields.py.
 """

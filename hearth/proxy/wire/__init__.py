@@ -1,5 +1,6 @@
 """HTTP/1.1 as bytes: connections of clients, connections to endpoints, and what passes between.
 
-No decision about routes stands here (that is `routing`), and no cluster.  Read `front`, `visit`,
-`turn` and `link`, in this order.
+Lives here: parsing, framing, relaying, timers, the pool of upstream connections.
+May not be here: decisions about routes (that is `routing`), and any cluster.
+Read first: front.py, visit.py, turn.py and link.py, in this order.
 """
