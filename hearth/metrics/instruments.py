@@ -17,6 +17,7 @@ class Instrument:
 
 _HEAD = """\
 <!-- Generated from hearth/metrics/instruments.py; scripts/generate writes it anew. -->
+
 # Metrics
 
 `GET /metrics` on the admin port, as Prometheus text or, where the Accept header asks for it, as

@@ -1,0 +1,51 @@
+"""Pages as Markdown renderers want them: headings apart, links to what exists."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [
+    *sorted(ROOT.glob("*.md")),
+    *(p for top in ("docs", "charts", "examples") for p in sorted((ROOT / top).rglob("*.md"))),
+]
+EACH = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+
+
+def prose(text: str) -> list[str]:
+    """The lines of a page; those of code are empty."""
+    lines, code = [], False
+    for line in text.splitlines():
+        fence = line.lstrip().startswith("```")
+        code ^= fence
+        lines.append("```" if fence or code else line)
+    return lines
+
+
+@EACH
+def test_a_blank_line_stands_on_both_sides_of_a_heading(page):
+    lines = ["", *prose(page.read_text()), ""]
+    headings = [at for at, line in enumerate(lines) if re.match(r"#{1,6} ", line)]
+    assert headings, "a page has a title"
+    lonely = [at for at in headings if not lines[at - 1].strip() and not lines[at + 1].strip()]
+    assert [lines[at] for at in headings if at not in lonely] == []
+
+
+@EACH
+def test_every_link_leads_somewhere(page):
+    links = re.findall(r"\]\(([^)\s]+)\)", "\n".join(prose(page.read_text())))
+    here = [link.partition("#")[0] for link in links if not re.match(r"https?:|mailto:|#", link)]
+    assert [link for link in here if link and not (page.parent / link).exists()] == []
+
+
+@EACH
+def test_every_heading_that_is_linked_to_exists(page):
+    links = re.findall(r"\]\(([^)\s#]*)#([^)\s]+)\)", page.read_text())
+    for path, anchor in links:
+        if path.startswith("http"):
+            continue
+        target = page.parent / path if path else page
+        headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
+        anchors = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
+        assert anchor in anchors, f"{path}#{anchor}"
