@@ -24,7 +24,7 @@ KEY = b"sk-0123456789abcdef0123456789abcdef"
 MODEL = "llama-3"
 HOST = "gateway.local"
 CONFIG = GatewayConfig(
-    hosts=HostTable(ingress_domains=(HOST,)), default_namespace="ai", held_bytes=2 << 30
+    hosts=HostTable(ingress_domains=(HOST,)), default_namespace="ai", body_budget_bytes=2 << 30
 )
 
 

@@ -337,7 +337,7 @@ def _gateway_config(
         ),
         default_namespace=settings.default_namespace,
         body_limit_bytes=settings.body_limit_bytes,
-        held_bytes=process_limits.body_budget_bytes(
+        body_budget_bytes=process_limits.body_budget_bytes(
             settings.held_bytes, process_limits.memory_bytes()
         ),
         ready_grace_s=settings.ready_grace,
@@ -345,7 +345,7 @@ def _gateway_config(
         cors_origins=settings.cors_origins,
         client_keepalive_s=settings.client_idle,
         client_connections=process_limits.client_connections(process_limits.open_files()),
-        returns=returns,
+        restarts_soon=returns,
     )
 
 

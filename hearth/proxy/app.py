@@ -9,10 +9,10 @@ from aiohttp import web
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy import cors, error_messages, errors
-from hearth.proxy.errors import Code, Dialect, Problem
+from hearth.proxy.errors import Dialect, ErrorCode, GatewayError
 from hearth.proxy.observer import Outcome
 from hearth.proxy.routing import api_paths, auth, model_ids
-from hearth.proxy.routing.api_keys import Keys
+from hearth.proxy.routing.api_keys import ApiKeys
 from hearth.proxy.routing.endpoint_queue import shutting_down
 from hearth.proxy.routing.hosts import OneService, Scope
 from hearth.proxy.wire import guest, heads, request_ids
@@ -30,10 +30,10 @@ _ENGINES_S = 1.0
 """How long a list waits for what they tell."""
 
 
-class Server:
+class App:
     """Every request that the application gets."""
 
-    def __init__(self, parts: Parts, *, keys: Keys, serves: Callable[[], bool]) -> None:
+    def __init__(self, parts: Parts, *, keys: ApiKeys, serves: Callable[[], bool]) -> None:
         """`serves`: whether a load balancer should send requests here."""
         self._parts = parts
         self._keys = keys
@@ -65,18 +65,18 @@ class Server:
             response = _refusal(heads.problem(error), dialect)
             response.force_close()
             outcome = error.code
-        except Problem as problem:
+        except GatewayError as problem:
             response = _refusal(problem, dialect)
             outcome = problem.code
         except Exception:
             log.exception("request failed")
-            response = _refusal(error_messages.mistake(), dialect)
-            outcome = Code.INTERNAL_ERROR
+            response = _refusal(error_messages.internal_error(), dialect)
+            outcome = ErrorCode.INTERNAL_ERROR
         request_id = request_ids.sane(named) or parts.request_ids.make()
         response.headers["X-Request-Id"] = request_id.decode("ascii")
         response.headers["Server"] = "hearth"
         response.headers.update(self._cors(request))
-        if parts.stopping or outcome == Code.WEBSOCKET_UNSUPPORTED:
+        if parts.stopping or outcome == ErrorCode.WEBSOCKET_UNSUPPORTED:
             # What a client that wanted a websocket sends next is no HTTP.
             response.force_close()
         if response.status >= 400:
@@ -99,8 +99,8 @@ class Server:
     def _options(self, head: heads.RequestHead) -> web.Response:
         origins = self._parts.config.cors_origins
         if not origins:
-            raise Problem(
-                Code.METHOD_NOT_ALLOWED,
+            raise GatewayError(
+                ErrorCode.METHOD_NOT_ALLOWED,
                 "Browsers may not call this gateway from other sites: no CORS origin is allowed.",
                 allow="GET, POST",
             )
@@ -112,7 +112,7 @@ class Server:
         return web.Response(status=204, headers=fields)
 
     def _cors(self, request: web.BaseRequest) -> dict[str, str]:
-        return cors.cors(request.headers.get("Origin"), self._parts.config.cors_origins)
+        return cors.response_fields(request.headers.get("Origin"), self._parts.config.cors_origins)
 
     async def _models(
         self, head: heads.RequestHead, name: str | None
@@ -122,32 +122,34 @@ class Server:
         if cross_site(head, self._parts.config):
             raise error_messages.cross_site(head.field(b"origin").decode("latin-1"))
         if self._parts.stopping:
-            raise shutting_down(returns=self._parts.config.returns)
+            raise shutting_down(restarts_soon=self._parts.config.restarts_soon)
         if not self._parts.routes.complete:
             raise error_messages.starting()
-        offered = auth.offered(head.field(b"authorization"), head.field(b"x-api-key"))
+        sent_key = auth.sent_key(head.field(b"authorization"), head.field(b"x-api-key"))
         if isinstance(scope, OneService):
-            await self._parts.door.knock(self._parts.door.route(scope.key), offered)
+            await self._parts.door.knock(self._parts.door.route(scope.key), sent_key)
         if name is None:
             key = scope.key if isinstance(scope, OneService) else None
-            return key, await self._list(scope, offered)
+            return key, await self._list(scope, sent_key)
         default = self._parts.config.default_namespace
         found = model_ids.find(name, scope, default_namespace=default)
         route = self._parts.routes.find(found) if found else None
-        if route is None or not await auth.listed(route, offered, self._keys):
+        if route is None or not await auth.may_list(route, sent_key, self._keys):
             raise no_model(name)
         (known,) = await self._max_model_lens([route])
-        return route.key, msgspec.json.encode(model_ids.entry(route, name, max_model_len=known))
+        return route.key, msgspec.json.encode(
+            model_ids.model_object(route, name, max_model_len=known)
+        )
 
-    async def _list(self, scope: Scope, offered: str | None) -> bytes:
+    async def _list(self, scope: Scope, sent_key: str | None) -> bytes:
         default = self._parts.config.default_namespace
         routes = model_ids.within(scope, self._parts.routes.routes())
-        shown = [r for r in routes if await auth.listed(r, offered, self._keys)]
+        shown = [r for r in routes if await auth.may_list(r, sent_key, self._keys)]
         ids = [model_ids.id_of(r.key, scope, default_namespace=default) for r in shown]
         known = await self._max_model_lens(shown)
-        return model_ids.encode(
+        return model_ids.encode_list(
             [
-                model_ids.entry(route, model, max_model_len=length)
+                model_ids.model_object(route, model, max_model_len=length)
                 for route, model, length in zip(shown, ids, known, strict=True)
             ]
         )
@@ -175,10 +177,10 @@ def _dialect(request: web.BaseRequest) -> Dialect:
     )
 
 
-def _refusal(problem: Problem, dialect: Dialect) -> web.Response:
+def _refusal(problem: GatewayError, dialect: Dialect) -> web.Response:
     return web.Response(
         status=problem.status,
-        body=errors.body(errors.of(problem), dialect),
+        body=errors.body(errors.envelope(problem), dialect),
         content_type="application/json",
         headers=problem.headers(),
     )

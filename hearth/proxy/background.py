@@ -6,17 +6,17 @@ from collections.abc import Callable, Coroutine
 import anyio
 import anyio.abc
 
-Main = Callable[[], Coroutine[None, None, None]]
+Job = Callable[[], Coroutine[None, None, None]]
 
 
-class Nursery:
+class BackgroundTasks:
     """Runs what it is given until it is cancelled itself; what it runs must not raise."""
 
     def __init__(self) -> None:
-        self._waiting: deque[Main] = deque()
+        self._waiting: deque[Job] = deque()
         self._wanted = anyio.Event()
 
-    def spawn(self, main: Main) -> None:
+    def spawn(self, main: Job) -> None:
         """Start `main` soon.  Callable from anywhere on the loop."""
         self._waiting.append(main)
         self._wanted.set()

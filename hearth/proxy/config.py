@@ -14,7 +14,7 @@ class GatewayConfig:
     """Where an unqualified model is looked up on shared hosts; empty: nowhere."""
     body_limit_bytes: int = 64 << 20
     """Largest request body; above it 413."""
-    held_bytes: int = 512 << 20
+    body_budget_bytes: int = 512 << 20
     """Budget over all bodies in memory; above it 503."""
     ready_grace_s: float = 10.0
     """Demand stays this long after a cold backend became ready."""
@@ -22,7 +22,7 @@ class GatewayConfig:
     """Clients hear why a model cannot start only by its kind, not in the cluster's words."""
     cors_origins: tuple[str, ...] = ()
     """Origins (or `*`) that browsers may call from; empty: none."""
-    returns: bool = True
+    restarts_soon: bool = True
     """Whether a gateway is there again soon after this one stopped: clients are told so."""
     connect_timeout_s: float = 3.0
     """Until a backend's address counts as unreachable."""
@@ -30,7 +30,7 @@ class GatewayConfig:
     """Until a request's head is whole; then 408."""
     upload_idle_s: float = 60.0
     """Between two reads of a request's body; then 408."""
-    stall_s: float = 300.0
+    client_stall_s: float = 300.0
     """How long a client that reads nothing may hold its place."""
     client_connections: int = 1 << 20
     """How many may be open; a new one above it is told 503."""

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 
-def cors(origin: str | None, allowed: Iterable[str]) -> dict[str, str]:
+def response_fields(origin: str | None, allowed: Iterable[str]) -> dict[str, str]:
     """What browsers want to see beside an answer; empty where nothing is configured."""
     origins = tuple(allowed)
     if not origins:
@@ -19,7 +19,7 @@ def cors(origin: str | None, allowed: Iterable[str]) -> dict[str, str]:
 
 def preflight(origin: str | None, allowed: Iterable[str], *, wanted: str | None) -> dict[str, str]:
     """The answer to a browser's OPTIONS."""
-    fields = cors(origin, allowed)
+    fields = response_fields(origin, allowed)
     if "Access-Control-Allow-Origin" in fields:
         fields["Access-Control-Allow-Methods"] = "GET, POST, DELETE, OPTIONS"
         fields["Access-Control-Allow-Headers"] = _text(wanted or "Authorization, Content-Type")

@@ -1,7 +1,7 @@
 """Every error of ours as clients see it: code, status, type, words, and how it is written.
 
-One table for both columns of the design: the same Problem is a status with a JSON body before our
-first byte, and one event of an open stream after it.
+One table for both columns of the design: the same GatewayError is a status with a JSON body before
+our first byte, and one event of an open stream after it.
 """
 
 from collections.abc import Mapping
@@ -27,7 +27,7 @@ class Dialect(Enum):
     """Anthropic's."""
 
 
-class Code(StrEnum):
+class ErrorCode(StrEnum):
     """`error.code`: what went wrong, for programs."""
 
     MODEL_NOT_FOUND = "model_not_found"
@@ -56,13 +56,13 @@ class Code(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ErrorStatus:
     """The fixed part of an answer; the message says the rest."""
 
     status: int
     type: str
     retry_after_s: int | None = None
-    """Default of Retry-After; None: the header is sent only where a Problem names a time."""
+    """Default of Retry-After; None: the header is sent only where a GatewayError names a time."""
     retry: bool = True
     """Whether to come again may help, where SDKs would: they repeat 408, 409, 429 and all 5xx."""
 
@@ -71,41 +71,41 @@ _REQUEST = "invalid_request_error"
 _SERVER = "server_error"
 _TYPES = frozenset((_REQUEST, _SERVER, "authentication_error", "rate_limit_error"))
 """Ours, in OpenAI's words."""
-_CODES = frozenset(Code)
+_CODES = frozenset(ErrorCode)
 
-ANSWERS: Mapping[Code, Answer] = {
-    Code.MODEL_NOT_FOUND: Answer(404, _REQUEST),
-    Code.UNKNOWN_URL: Answer(404, _REQUEST),
-    Code.METHOD_NOT_ALLOWED: Answer(405, _REQUEST),
-    Code.WEBSOCKET_UNSUPPORTED: Answer(400, _REQUEST),
-    Code.INVALID_API_KEY: Answer(401, "authentication_error"),
-    Code.AUTHENTICATION_UNAVAILABLE: Answer(503, _SERVER),
-    Code.CROSS_SITE: Answer(403, _REQUEST),
-    Code.INVALID_REQUEST: Answer(400, _REQUEST),
-    Code.UNSUPPORTED_ENCODING: Answer(415, _REQUEST),
-    Code.REQUEST_TOO_LARGE: Answer(413, _REQUEST),
-    Code.HEADERS_TOO_LARGE: Answer(431, _REQUEST),
-    Code.REQUEST_TIMEOUT: Answer(408, _REQUEST),
-    Code.QUEUE_FULL: Answer(429, "rate_limit_error", 5),
-    Code.OVERLOADED: Answer(503, _SERVER, 5),
-    Code.SERVICE_DEGRADED: Answer(503, _SERVER, retry=False),
-    Code.COLD_START: Answer(503, _SERVER, MAX_RETRY_AFTER_S),
-    Code.ACTIVATION_TIMEOUT: Answer(503, _SERVER, 10),
-    Code.ACTIVATION_FAILED: Answer(503, _SERVER, 30),
-    Code.UPSTREAM_TIMEOUT: Answer(504, _SERVER, retry=False),
-    Code.UPSTREAM_ERROR: Answer(502, _SERVER),
-    Code.STARTING: Answer(503, _SERVER, 2),
-    Code.SHUTTING_DOWN: Answer(503, _SERVER, 2),
-    Code.INTERNAL_ERROR: Answer(500, _SERVER),
+ERROR_STATUSES: Mapping[ErrorCode, ErrorStatus] = {
+    ErrorCode.MODEL_NOT_FOUND: ErrorStatus(404, _REQUEST),
+    ErrorCode.UNKNOWN_URL: ErrorStatus(404, _REQUEST),
+    ErrorCode.METHOD_NOT_ALLOWED: ErrorStatus(405, _REQUEST),
+    ErrorCode.WEBSOCKET_UNSUPPORTED: ErrorStatus(400, _REQUEST),
+    ErrorCode.INVALID_API_KEY: ErrorStatus(401, "authentication_error"),
+    ErrorCode.AUTHENTICATION_UNAVAILABLE: ErrorStatus(503, _SERVER),
+    ErrorCode.CROSS_SITE: ErrorStatus(403, _REQUEST),
+    ErrorCode.INVALID_REQUEST: ErrorStatus(400, _REQUEST),
+    ErrorCode.UNSUPPORTED_ENCODING: ErrorStatus(415, _REQUEST),
+    ErrorCode.REQUEST_TOO_LARGE: ErrorStatus(413, _REQUEST),
+    ErrorCode.HEADERS_TOO_LARGE: ErrorStatus(431, _REQUEST),
+    ErrorCode.REQUEST_TIMEOUT: ErrorStatus(408, _REQUEST),
+    ErrorCode.QUEUE_FULL: ErrorStatus(429, "rate_limit_error", 5),
+    ErrorCode.OVERLOADED: ErrorStatus(503, _SERVER, 5),
+    ErrorCode.SERVICE_DEGRADED: ErrorStatus(503, _SERVER, retry=False),
+    ErrorCode.COLD_START: ErrorStatus(503, _SERVER, MAX_RETRY_AFTER_S),
+    ErrorCode.ACTIVATION_TIMEOUT: ErrorStatus(503, _SERVER, 10),
+    ErrorCode.ACTIVATION_FAILED: ErrorStatus(503, _SERVER, 30),
+    ErrorCode.UPSTREAM_TIMEOUT: ErrorStatus(504, _SERVER, retry=False),
+    ErrorCode.UPSTREAM_ERROR: ErrorStatus(502, _SERVER),
+    ErrorCode.STARTING: ErrorStatus(503, _SERVER, 2),
+    ErrorCode.SHUTTING_DOWN: ErrorStatus(503, _SERVER, 2),
+    ErrorCode.INTERNAL_ERROR: ErrorStatus(500, _SERVER),
 }
 
 
-class Problem(Exception):
+class GatewayError(Exception):
     """One request cannot be served; the message tells a person what to do."""
 
     def __init__(
         self,
-        code: Code,
+        code: ErrorCode,
         message: str,
         *,
         param: str | None = None,
@@ -120,17 +120,17 @@ class Problem(Exception):
         self.param = param
         self.allow = allow
         """Methods for the Allow header of a 405."""
-        wanted = ANSWERS[code].retry_after_s if retry_after_s is None else retry_after_s
-        self.retry = retry and ANSWERS[code].retry
+        wanted = ERROR_STATUSES[code].retry_after_s if retry_after_s is None else retry_after_s
+        self.retry = retry and ERROR_STATUSES[code].retry
         self.retry_after_s = None if wanted is None or not self.retry else _clamp(wanted)
 
     @property
     def status(self) -> int:
-        return ANSWERS[self.code].status
+        return ERROR_STATUSES[self.code].status
 
     @property
     def type(self) -> str:
-        return ANSWERS[self.code].type
+        return ERROR_STATUSES[self.code].type
 
     def headers(self) -> dict[str, str]:
         """What the answer says beside its body."""
@@ -161,8 +161,8 @@ class ErrorBody:
     """Of an engine's error response that came after the early 200."""
 
 
-def of(problem: Problem) -> ErrorBody:
-    """A Problem's envelope."""
+def envelope(problem: GatewayError) -> ErrorBody:
+    """A GatewayError's envelope."""
     return ErrorBody(
         message=problem.message, type=problem.type, param=problem.param, code=problem.code
     )
@@ -218,11 +218,11 @@ _ANTHROPIC_TYPES = {
 }
 _OVERLOADED = frozenset(
     (
-        Code.OVERLOADED,
-        Code.COLD_START,
-        Code.ACTIVATION_TIMEOUT,
-        Code.STARTING,
-        Code.SHUTTING_DOWN,
+        ErrorCode.OVERLOADED,
+        ErrorCode.COLD_START,
+        ErrorCode.ACTIVATION_TIMEOUT,
+        ErrorCode.STARTING,
+        ErrorCode.SHUTTING_DOWN,
     )
 )
 """503s that pass by themselves."""
@@ -236,11 +236,11 @@ def _anthropic_type(error: ErrorBody) -> str:
         return "overloaded_error"
     status = error.status
     if status is None:
-        status = ANSWERS[Code(error.code)].status if error.code in _CODES else 500
+        status = ERROR_STATUSES[ErrorCode(error.code)].status if error.code in _CODES else 500
     return _ANTHROPIC_TYPES.get(status, "invalid_request_error" if status < 500 else "api_error")
 
 
-def relayed(status: int, text: bytes) -> ErrorBody:
+def from_upstream(status: int, text: bytes) -> ErrorBody:
     """A backend's error answer, whatever its format, as an error object of ours."""
     found = _Upstream()
     try:
@@ -259,12 +259,12 @@ def relayed(status: int, text: bytes) -> ErrorBody:
         message=message[:2000] or f"the model server answered {status} without a message",
         type=_text(inner.get("type")) or (_REQUEST if status < 500 else _SERVER),
         param=_text(inner.get("param")),
-        code=_text(inner.get("code")) or Code.UPSTREAM_ERROR,
+        code=_text(inner.get("code")) or ErrorCode.UPSTREAM_ERROR,
         status=status,
     )
 
 
-def refused(text: bytes) -> ErrorBody | None:
+def from_ok_response(text: bytes) -> ErrorBody | None:
     """What an engine says with status 200 in place of a stream, if that is an error object."""
     try:
         found = msgspec.json.decode(text, type=_Upstream)
@@ -272,7 +272,9 @@ def refused(text: bytes) -> ErrorBody | None:
         return None
     if not found.error and found.kind != "error":
         return None
-    return replace(relayed(ANSWERS[Code.UPSTREAM_ERROR].status, text), status=None)
+    return replace(
+        from_upstream(ERROR_STATUSES[ErrorCode.UPSTREAM_ERROR].status, text), status=None
+    )
 
 
 def _text(value: object) -> str | None:

@@ -15,17 +15,17 @@ from hearth import listening
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.proxy import errors
-from hearth.proxy.app import Server
-from hearth.proxy.background import Nursery
-from hearth.proxy.body.body_budget import Budget
+from hearth.proxy.app import App
+from hearth.proxy.background import BackgroundTasks
+from hearth.proxy.body.body_budget import BodyBudget
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.observer import NoObserver, Observer
-from hearth.proxy.routing.api_keys import Keys, ReadSecret
-from hearth.proxy.routing.endpoint_queue import Activation
+from hearth.proxy.routing.api_keys import ApiKeys, ReadSecret
+from hearth.proxy.routing.endpoint_queue import EndpointQueue
 from hearth.proxy.routing.engine_keys import EngineKeys
-from hearth.proxy.routing.load_balancer import Balance
-from hearth.proxy.routing.readiness_prober import Readiness
-from hearth.proxy.routing.usable_endpoints import Endpoints
+from hearth.proxy.routing.load_balancer import LoadBalancer
+from hearth.proxy.routing.readiness_prober import ReadinessProber
+from hearth.proxy.routing.usable_endpoints import UsableEndpoints
 from hearth.proxy.wire import strangers
 from hearth.proxy.wire.client_limit import ClientLimit
 from hearth.proxy.wire.door import Door
@@ -64,29 +64,29 @@ class Gateway:
         self._config = config or GatewayConfig()
         self._demand = demand
         self._routes = routes
-        self._keys = Keys(read_secret, brief=self._config.brief_errors, clock=clock)
+        self._keys = ApiKeys(read_secret, brief=self._config.brief_errors, clock=clock)
         self._engine_keys = EngineKeys(read_secret, clock=clock)
         self._observer = observer or NoObserver()
         self._clock = clock
-        self._endpoints = Endpoints(routes)
+        self._endpoints = UsableEndpoints(routes)
         self._unfollow = routes.listen_vanished(self._pod_vanished)
-        self._readiness = Readiness(
-            endpoints=self._endpoints, wanted=lambda key: self._activation.wanted(key)
+        self._prober = ReadinessProber(
+            endpoints=self._endpoints, wanted=lambda key: self._queue.is_wanted(key)
         )
-        balance = Balance()
-        self._activation = Activation(
+        balancer = LoadBalancer()
+        self._queue = EndpointQueue(
             routes=routes,
             demand=demand,
             endpoints=self._endpoints,
-            balance=balance,
+            balancer=balancer,
             ready_grace_s=self._config.ready_grace_s,
             brief_errors=self._config.brief_errors,
             clock=clock,
-            on_change=self._readiness.nudge,
-            returns=self._config.returns,
+            on_change=self._prober.wake,
+            restarts_soon=self._config.restarts_soon,
         )
-        self._balance = balance
-        self._budget = Budget(self._config.held_bytes)
+        self._balancer = balancer
+        self._budget = BodyBudget(self._config.body_budget_bytes)
         self._clients = ClientLimit(
             self._config.client_connections, observer=self._observer, clock=clock
         )
@@ -97,11 +97,11 @@ class Gateway:
 
     def in_flight(self, key: ServiceKey) -> int:
         """Requests of this service forwarded and not finished."""
-        return self._activation.in_flight(key)
+        return self._queue.in_flight(key)
 
     def waiting(self, key: ServiceKey) -> int:
         """Requests of this service held."""
-        return self._activation.waiting(key)
+        return self._queue.waiting(key)
 
     @property
     def client_connections(self) -> int:
@@ -114,7 +114,7 @@ class Gateway:
         return self._clients.limit
 
     @property
-    def held_bytes(self) -> int:
+    def buffered_bytes(self) -> int:
         """Bytes of all request bodies in memory."""
         return self._budget.used_bytes
 
@@ -130,14 +130,14 @@ class Gateway:
         Raises OSError where the address cannot be taken.
         """
         loop = asyncio.get_running_loop()
-        nursery = Nursery()
+        background = BackgroundTasks()
         failure: OSError | None = None
         async with _session() as session:
             try:
                 async with anyio.create_task_group() as tasks:
-                    await tasks.start(self._readiness.run)
-                    await tasks.start(nursery.run)
-                    self._parts = parts = self._make_parts(loop, session, nursery)
+                    await tasks.start(self._prober.run)
+                    await tasks.start(background.run)
+                    self._parts = parts = self._make_parts(loop, session, background)
                     runner, make = await self._application(parts)
                     try:
                         listener = await self._listen(parts, make, host, port)
@@ -175,7 +175,7 @@ class Gateway:
         parts.stopping = True
         for front in tuple(parts.fronts):
             front.retire()
-        self._activation.stop()
+        self._queue.stop()
         with anyio.move_on_after(limit_s):
             await self._none_left(parts.running)
         _cut(parts)
@@ -228,7 +228,7 @@ class Gateway:
         self, parts: Parts
     ) -> tuple[web.ServerRunner, Callable[[], asyncio.Protocol]]:
         """The aiohttp application, and what makes a protocol of it."""
-        server = Server(parts, keys=self._keys, serves=self._serves)
+        server = App(parts, keys=self._keys, serves=self._serves)
 
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
             connection = cast(GuestConnection, request.protocol)
@@ -244,7 +244,10 @@ class Gateway:
         return runner, http
 
     def _make_parts(
-        self, loop: asyncio.AbstractEventLoop, session: aiohttp.ClientSession, nursery: Nursery
+        self,
+        loop: asyncio.AbstractEventLoop,
+        session: aiohttp.ClientSession,
+        background: BackgroundTasks,
     ) -> Parts:
         sweep = Sweep(loop)
         door = Door(self._routes, self._keys, self._config)
@@ -253,11 +256,11 @@ class Gateway:
             routes=self._routes,
             demand=self._demand,
             endpoints=self._endpoints,
-            activation=self._activation,
-            balance=self._balance,
+            activation=self._queue,
+            balance=self._balancer,
             pool=Pool(
                 sweep,
-                nursery.spawn,
+                background.spawn,
                 connect_timeout_s=timeout_s,
                 limit=self._config.client_connections,
             ),
@@ -271,7 +274,7 @@ class Gateway:
             clients=self._clients,
             config=self._config,
             clock=self._clock,
-            spawn=nursery.spawn,
+            spawn=background.spawn,
             changed=self._something_ended,
         )
 
@@ -344,7 +347,7 @@ class _Connection(GuestConnection):
         problem = strangers.unread(exc)
         response = web.Response(
             status=problem.status,
-            body=errors.body(errors.of(problem)),
+            body=errors.body(errors.envelope(problem)),
             content_type="application/json",
             headers={
                 "Server": "hearth",

@@ -7,7 +7,7 @@ from hearth.api.meta import ServiceKey
 
 
 class Outcome(StrEnum):
-    """How a request ended, beside the codes of `answers.Code`: exactly one a request."""
+    """How a request ended, beside the codes of `errors.ErrorCode`: exactly one a request."""
 
     OK = "ok"
     """Relayed whole, with a status below 400."""
@@ -22,11 +22,11 @@ class Observer(Protocol):
     def finished(
         self, key: ServiceKey | None, *, outcome: str, status: int, seconds: float
     ) -> None:
-        """A request ended.  `outcome`: an Outcome or a Code; `status` 0 where none was sent."""
+        """A request ended.  `outcome`: an Outcome or ErrorCode; `status` 0 where none was sent."""
         ...
 
     def rejected(self, key: ServiceKey | None, *, reason: str) -> None:
-        """A request was answered with an error of ours; `reason` is its Code.
+        """A request was answered with an error of ours; `reason` is its ErrorCode.
 
         Besides `finished`, which counts it too.
         """

@@ -4,11 +4,11 @@ import asyncio
 
 import anyio
 
-from hearth.proxy.background import Nursery
+from hearth.proxy.background import BackgroundTasks
 
 
 async def test_callbacks_start_coroutines_and_the_end_ends_them():
-    nursery = Nursery()
+    nursery = BackgroundTasks()
     ran: list[int] = []
     all_ran = anyio.Event()
 

@@ -31,7 +31,7 @@ async def gone(s: Stage, server: backend.Server) -> None:
     await s.record.until(1)
     assert s.record.outcomes == ["client_cancelled"]
     assert s.gateway.in_flight(KEY) == 0
-    assert s.gateway.held_bytes == 0
+    assert s.gateway.buffered_bytes == 0
 
 
 @pytest.mark.parametrize("body", [BODY, STREAM], ids=["plain", "stream"])

@@ -16,7 +16,7 @@ from hearth.proxy import cors
     ],
 )
 def test_cors(origin, allowed, answer):
-    fields = cors.cors(origin, allowed)
+    fields = cors.response_fields(origin, allowed)
     assert fields.get("Access-Control-Allow-Origin") == answer
     shown = fields.get("Access-Control-Expose-Headers", "").split(", ")
     assert ({"X-Request-Id", "Request-Id"} <= set(shown)) is (answer is not None)

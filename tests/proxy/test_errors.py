@@ -6,24 +6,24 @@ import re
 import pytest
 
 from hearth.proxy import errors
-from hearth.proxy.errors import ANSWERS, Code, Dialect, Problem
+from hearth.proxy.errors import ERROR_STATUSES, Dialect, ErrorCode, GatewayError
 from tests.pages import ROOT
 
 
 def test_every_code_has_an_answer():
-    assert set(ANSWERS) == set(Code)
-    assert {a.status for a in ANSWERS.values()} <= set(range(400, 600))
+    assert set(ERROR_STATUSES) == set(ErrorCode)
+    assert {a.status for a in ERROR_STATUSES.values()} <= set(range(400, 600))
 
 
-@pytest.mark.parametrize("code", Code)
+@pytest.mark.parametrize("code", ErrorCode)
 def test_the_envelope_has_four_fields_and_a_string_code(code):
-    body = json.loads(errors.body(errors.of(Problem(code, "do this"))))
-    kind = ANSWERS[code].type
+    body = json.loads(errors.body(errors.envelope(GatewayError(code, "do this"))))
+    kind = ERROR_STATUSES[code].type
     assert body == {"error": {"message": "do this", "type": kind, "param": None, "code": str(code)}}
 
 
 def test_the_design_s_statuses():
-    assert {str(code): ANSWERS[code].status for code in Code} == {
+    assert {str(code): ERROR_STATUSES[code].status for code in ErrorCode} == {
         "model_not_found": 404,
         "unknown_url": 404,
         "method_not_allowed": 405,
@@ -51,15 +51,15 @@ def test_the_design_s_statuses():
 
 
 def test_who_says_when_to_come_back():
-    waits = {code for code in Code if "Retry-After" in Problem(code, "x").headers()}
+    waits = {code for code in ErrorCode if "Retry-After" in GatewayError(code, "x").headers()}
     assert waits == {
-        Code.QUEUE_FULL,
-        Code.OVERLOADED,
-        Code.COLD_START,
-        Code.ACTIVATION_TIMEOUT,
-        Code.ACTIVATION_FAILED,
-        Code.STARTING,
-        Code.SHUTTING_DOWN,
+        ErrorCode.QUEUE_FULL,
+        ErrorCode.OVERLOADED,
+        ErrorCode.COLD_START,
+        ErrorCode.ACTIVATION_TIMEOUT,
+        ErrorCode.ACTIVATION_FAILED,
+        ErrorCode.STARTING,
+        ErrorCode.SHUTTING_DOWN,
     }
 
 
@@ -67,16 +67,20 @@ def test_who_says_when_to_come_back():
     ("seconds", "header"), [(0, "1"), (0.2, "1"), (7.1, "8"), (60, "59"), (300.0, "59"), (-5, "1")]
 )
 def test_retry_after_is_whole_seconds_from_1_to_59(seconds, header):
-    problem = Problem(Code.COLD_START, "x", retry_after_s=seconds)
+    problem = GatewayError(ErrorCode.COLD_START, "x", retry_after_s=seconds)
     assert problem.headers() == {"Retry-After": header}
 
 
 def test_a_401_says_how():
-    assert Problem(Code.INVALID_API_KEY, "x").headers()["WWW-Authenticate"].startswith("Bearer")
+    assert (
+        GatewayError(ErrorCode.INVALID_API_KEY, "x")
+        .headers()["WWW-Authenticate"]
+        .startswith("Bearer")
+    )
 
 
 def test_events():
-    error = errors.of(Problem(Code.ACTIVATION_TIMEOUT, "later"))
+    error = errors.envelope(GatewayError(ErrorCode.ACTIVATION_TIMEOUT, "later"))
     event = errors.event(error)
     assert event.startswith(b'data: {"error":{') and event.endswith(b"}\n\n")
     assert event.count(b"\n") == 2
@@ -120,7 +124,7 @@ def test_events():
     ],
 )
 def test_a_backend_s_error_in_our_words(status, text, message, kind, code):
-    error = errors.relayed(status, text)
+    error = errors.from_upstream(status, text)
     assert json.loads(errors.body(error))["error"]["status"] == status
     assert message in error.message
     assert (error.type, error.code) == (kind, code)
@@ -128,15 +132,18 @@ def test_a_backend_s_error_in_our_words(status, text, message, kind, code):
 
 
 def test_field_case_c9_what_no_retry_mends_says_so():
-    never = {code for code in Code if "x-should-retry" in Problem(code, "x").headers()}
-    assert never == {Code.SERVICE_DEGRADED, Code.UPSTREAM_TIMEOUT}
-    # Whatever a Problem names, the two never stand together.
-    for code in Code:
-        for problem in (Problem(code, "x", retry_after_s=3), Problem(code, "x", retry=False)):
+    never = {code for code in ErrorCode if "x-should-retry" in GatewayError(code, "x").headers()}
+    assert never == {ErrorCode.SERVICE_DEGRADED, ErrorCode.UPSTREAM_TIMEOUT}
+    # Whatever a GatewayError names, the two never stand together.
+    for code in ErrorCode:
+        for problem in (
+            GatewayError(code, "x", retry_after_s=3),
+            GatewayError(code, "x", retry=False),
+        ):
             fields = problem.headers()
             assert len({"Retry-After", "x-should-retry"} & set(fields)) <= 1
             assert fields.get("x-should-retry", "false") == "false"
-    assert "x-should-retry" in Problem(Code.COLD_START, "x", retry=False).headers()
+    assert "x-should-retry" in GatewayError(ErrorCode.COLD_START, "x", retry=False).headers()
 
 
 KINDS = {
@@ -166,9 +173,9 @@ KINDS = {
 }
 
 
-@pytest.mark.parametrize("code", Code)
+@pytest.mark.parametrize("code", ErrorCode)
 def test_field_case_c13_every_error_has_anthropic_s_form_too(code):
-    error = errors.of(Problem(code, "do this"))
+    error = errors.envelope(GatewayError(code, "do this"))
     fields = {"message": "do this", "type": KINDS[code], "param": None, "code": str(code)}
     envelope = {"type": "error", "error": fields}
     assert json.loads(errors.body(error, Dialect.MESSAGES)) == envelope
@@ -191,7 +198,7 @@ def test_field_case_c13_every_error_has_anthropic_s_form_too(code):
 def test_field_case_c13_an_engine_s_error_keeps_its_type_or_has_that_of_its_status(
     status, text, kind
 ):
-    body = errors.body(errors.relayed(status, text), Dialect.MESSAGES)
+    body = errors.body(errors.from_upstream(status, text), Dialect.MESSAGES)
     assert json.loads(body)["error"]["type"] == kind
 
 
@@ -210,7 +217,7 @@ def test_field_case_c13_an_engine_s_error_keeps_its_type_or_has_that_of_its_stat
     ],
 )  # fmt: skip
 def test_field_case_c6_an_engine_s_code_type_and_param_are_its_own(status, text, fields):
-    error = errors.relayed(status, text)
+    error = errors.from_upstream(status, text)
     assert (error.message, error.status) == ("m", status)
     assert (error.type, error.code, error.param) == fields
 
@@ -222,4 +229,4 @@ def test_every_code_is_on_the_page_with_its_status():
         for codes, status in re.findall(r"^\| (.*?) \| (\d{3}) \|", page, re.MULTILINE)
         for code in re.findall(r"`(\w+)`", codes)
     }
-    assert told == {(str(code), ANSWERS[code].status) for code in Code}
+    assert told == {(str(code), ERROR_STATUSES[code].status) for code in ErrorCode}

@@ -18,7 +18,7 @@ import pytest
 from hearth import tcp_keepalive
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.proxy.errors import Code
+from hearth.proxy.errors import ErrorCode
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.observer import Outcome
 from hearth.proxy.wire.guest import GuestConnection
@@ -138,11 +138,14 @@ async def test_on_a_drain_streams_finish_holds_are_told_and_newcomers_turned_awa
 
 
 @pytest.mark.parametrize(
-    ("returns", "words"), [(True, "is restarting; send"), (False, "is stopping; send")]
+    ("restarts_soon", "words"), [(True, "is restarting; send"), (False, "is stopping; send")]
 )
-async def test_who_is_sent_away_hears_whether_the_gateway_returns(returns, words):
+async def test_who_is_sent_away_hears_whether_the_gateway_returns(restarts_soon, words):
     other = ServiceKey("ai", "cold")
-    async with backend.running(paced) as server, stage(replace(CONFIG, returns=returns)) as s:
+    async with (
+        backend.running(paced) as server,
+        stage(replace(CONFIG, restarts_soon=restarts_soon)) as s,
+    ):
         s.put(pod(server))
         s.put(key=other)
         async with s.raw() as stream, s.raw(BODY, host="cold.ai.svc") as held:
@@ -303,11 +306,11 @@ async def test_after_two_hundred_endings_nothing_is_left(seed):
             await chaos.run(200)
             for row in tuple(s.demand.rows()):
                 await s.pending(0, key=row.key)
-            known = {*Outcome, *Code}
+            known = {*Outcome, *ErrorCode}
             assert set(s.record.outcomes) <= known
             assert len(set(s.record.outcomes)) >= 8
-            assert Code.INTERNAL_ERROR not in s.record.outcomes
-            assert s.gateway.held_bytes == 0
+            assert ErrorCode.INTERNAL_ERROR not in s.record.outcomes
+            assert s.gateway.buffered_bytes == 0
             for row in s.demand.rows():
                 assert row.pending == 0
                 assert s.gateway.in_flight(row.key) == 0
@@ -330,7 +333,7 @@ async def test_ten_big_bodies_do_not_stop_the_loop_and_are_not_multiplied():
                 tasks.start_soon(lambda: s.ask(body, host="llm.test"))
         assert len(server.calls()) == 10
         assert {len(call.body) for call in server.calls()} == {len(body) - 1}
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
 
 
 async def test_a_rejecting_service_under_load_counts_nothing_as_pending():
@@ -381,7 +384,7 @@ async def test_field_case_18_bodies_of_30_mb_do_not_stop_the_loop():
                 tasks.cancel_scope.cancel()
             await s.pending(0)
         assert stall.longest_s < 0.25
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
 
 
 async def test_field_case_18_clients_that_hang_up_together_do_not_stop_the_loop():

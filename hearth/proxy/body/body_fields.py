@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from hearth.proxy.body import json_errors, multipart
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.errors import ErrorCode, GatewayError
 
 Span = tuple[int, int]
 """Byte offsets, first and one past the last."""
@@ -18,7 +18,7 @@ OFF_LOOP_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class BodyFields:
     """What the gateway needs to know of a body."""
 
     model: str | None = None
@@ -37,8 +37,8 @@ _BOM = b"\xef\xbb\xbf"
 _RULES = {"model": "'model' must be a string.", "stream": "'stream' must be true or false."}
 
 
-def read(body: Buffer, content_type: str) -> Target:
-    """`model` and `stream` of a JSON or multipart body.  Raises Problem (400)."""
+def read(body: Buffer, content_type: str) -> BodyFields:
+    """`model` and `stream` of a JSON or multipart body.  Raises GatewayError (400)."""
     boundary = multipart.boundary(content_type)
     if boundary is None:
         return _read_json(body)
@@ -48,11 +48,11 @@ def read(body: Buffer, content_type: str) -> Target:
         )
     spans = multipart.find(body, boundary, "model")
     if not spans:
-        return Target(multipart=True)
+        return BodyFields(multipart=True)
     if len(spans) > 1:
         raise _invalid("The form has more than one field 'model'; send one.", param="model")
     try:
-        return Target(model=_named(bytes(body[slice(*spans[0])]).decode()), multipart=True)
+        return BodyFields(model=_named(bytes(body[slice(*spans[0])]).decode()), multipart=True)
     except UnicodeDecodeError as error:
         raise _invalid("The form field 'model' is not UTF-8.", param="model") from error
 
@@ -65,11 +65,11 @@ def model_spans(body: Buffer, content_type: str) -> tuple[Span, ...]:
     boundary = multipart.boundary(content_type)
     if boundary is not None:
         return tuple(multipart.find(body, boundary, "model"))
-    only = only_model(body)
+    only = single_model_span(body)
     return (only,) if only is not None else tuple(_top_level(body, "model"))
 
 
-def plain(body: Buffer) -> tuple[str, bool] | None:
+def read_plain(body: Buffer) -> tuple[str, bool] | None:
     """The model of a JSON body, and whether it asks for a stream; None where `read` must tell."""
     try:
         fields = _FIELDS.decode(body)
@@ -83,7 +83,9 @@ def plain(body: Buffer) -> tuple[str, bool] | None:
     return (model, False) if stream is False or stream is None or stream is msgspec.UNSET else None
 
 
-def spliced(body: Buffer, spans: tuple[Span, ...], value: bytes) -> tuple[Buffer | memoryview, ...]:
+def replace_spans(
+    body: Buffer, spans: tuple[Span, ...], value: bytes
+) -> tuple[Buffer | memoryview, ...]:
     """`body` with each span replaced by `value`, as pieces; nothing is copied."""
     view = memoryview(body)
     pieces: list[Buffer | memoryview] = []
@@ -94,7 +96,7 @@ def spliced(body: Buffer, spans: tuple[Span, ...], value: bytes) -> tuple[Buffer
     return (*pieces, view[at:])
 
 
-def _read_json(body: Buffer) -> Target:
+def _read_json(body: Buffer) -> BodyFields:
     begin = len(_BOM) if body.startswith(_BOM) else 0
     try:
         fields = _FIELDS.decode(memoryview(body)[begin:] if begin else body)
@@ -119,9 +121,9 @@ def _read_json(body: Buffer) -> Target:
             raise _invalid(_RULES["model"], param="model")
     match fields.stream:
         case bool(stream):
-            return Target(model=model, stream=stream)
+            return BodyFields(model=model, stream=stream)
         case msgspec.UNSET | None:
-            return Target(model=model)
+            return BodyFields(model=model)
         case _:
             raise _invalid(_RULES["stream"], param="stream")
 
@@ -132,8 +134,8 @@ def _named(model: str) -> str:
     return model
 
 
-def _invalid(message: str, *, param: str | None = None) -> Problem:
-    return Problem(Code.INVALID_REQUEST, message, param=param)
+def _invalid(message: str, *, param: str | None = None) -> GatewayError:
+    return GatewayError(ErrorCode.INVALID_REQUEST, message, param=param)
 
 
 _SMALL_BYTES = 64 * 1024
@@ -141,7 +143,7 @@ _MODEL = b'"model"'
 _PLAIN_VALUE = re.compile(rb'[ \t\n\r]*:[ \t\n\r]*("[^"\\]*")')
 
 
-def only_model(body: Buffer) -> Span | None:
+def single_model_span(body: Buffer) -> Span | None:
     """The value of the one `"model"` in a body that has a top-level one; None where it must be
     looked for.
 

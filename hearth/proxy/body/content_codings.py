@@ -18,19 +18,19 @@ _WINDOW_LOG = 23
 """What RFC 9659 lets a sender use; more would cost memory before the first byte is out."""
 
 
-class Undecodable(Exception):
+class DecodingError(Exception):
     """The body is not what its coding says; the message completes "The body is"."""
 
 
 class _Decoder(Protocol):
     """One member."""
 
-    over: bool
+    ended: bool
     """It has ended."""
-    hungry: bool
+    needs_input: bool
     """Nothing more comes out of it unless more is put in."""
 
-    def take(self, data: memoryview, most_bytes: int) -> tuple[bytes, int]:
+    def decode(self, data: memoryview, most_bytes: int) -> tuple[bytes, int]:
         """What comes out, and how much of `data` was used up; negative: so much of what was taken
         before is not part of it."""
         ...
@@ -39,14 +39,14 @@ class _Decoder(Protocol):
 class _Zlib:
     def __init__(self, wbits: int) -> None:
         self._inner = zlib.decompressobj(wbits)
-        self.over = False
-        self.hungry = True
+        self.ended = False
+        self.needs_input = True
 
-    def take(self, data: memoryview, most_bytes: int) -> tuple[bytes, int]:
+    def decode(self, data: memoryview, most_bytes: int) -> tuple[bytes, int]:
         out = self._inner.decompress(data, most_bytes)
-        self.over = self._inner.eof
+        self.ended = self._inner.eof
         # At the end both name what is left.
-        left = self._inner.unused_data if self.over else self._inner.unconsumed_tail
+        left = self._inner.unused_data if self.ended else self._inner.unconsumed_tail
         return out, len(data) - len(left)
 
 
@@ -54,15 +54,15 @@ class _Zstd:
     def __init__(self) -> None:
         limits = {int(zstd.DecompressionParameter.window_log_max): _WINDOW_LOG}
         self._inner = zstd.ZstdDecompressor(options=limits)
-        self.over = False
-        self.hungry = True
+        self.ended = False
+        self.needs_input = True
 
-    def take(self, data: memoryview, most_bytes: int) -> tuple[bytes, int]:
-        given = data if self.hungry else data[:0]
+    def decode(self, data: memoryview, most_bytes: int) -> tuple[bytes, int]:
+        given = data if self.needs_input else data[:0]
         out = self._inner.decompress(given, most_bytes)
-        self.over = self._inner.eof
-        self.hungry = not self.over and self._inner.needs_input
-        return out, len(given) - (len(self._inner.unused_data) if self.over else 0)
+        self.ended = self._inner.eof
+        self.needs_input = not self.ended and self._inner.needs_input
+        return out, len(given) - (len(self._inner.unused_data) if self.ended else 0)
 
 
 def _gzip() -> _Decoder:
@@ -78,7 +78,7 @@ NAMES = ("gzip", "deflate", "zstd")
 """What clients are told of."""
 
 
-def known(coding: str) -> bool:
+def is_known(coding: str) -> bool:
     """Whether bodies in this one coding can be read; there is none for several."""
     return coding in _DECODERS
 
@@ -96,7 +96,7 @@ class Decoding:
         self._decoder: _Decoder | None = None
 
     def step(self, most_bytes: int) -> bytes:
-        """At most so much more; less only at the end.  Raises Undecodable."""
+        """At most so much more; less only at the end.  Raises DecodingError."""
         parts: list[bytes] = []
         try:
             while most_bytes > 0 and not self.done:
@@ -105,25 +105,25 @@ class Decoding:
                 parts.append(part)
         except (zlib.error, zstd.ZstdError) as error:
             why = str(error).rpartition(": ")[2]
-            raise Undecodable(f"not {self._coding} as it should be ({why})") from error
+            raise DecodingError(f"not {self._coding} as it should be ({why})") from error
         return b"".join(parts)
 
     def _some(self, most_bytes: int) -> bytes:
         if self._decoder is None:
             self._members += 1
             if self._members > _MEMBERS:
-                raise Undecodable(f"{self._coding} in more than {_MEMBERS} pieces")
+                raise DecodingError(f"{self._coding} in more than {_MEMBERS} pieces")
             self._decoder = _DECODERS[self._coding]()
         decoder = self._decoder
-        hungry = decoder.hungry
+        needed_input = decoder.needs_input
         data = self._data[self._at : self._at + _SLICE_BYTES]
-        part, used = decoder.take(data, most_bytes)
+        part, used = decoder.decode(data, most_bytes)
         self._at += used
-        if decoder.over:
+        if decoder.ended:
             self._decoder = None
             self.done = self._at == len(self._data)
             if not self.done and self._coding == "deflate":
-                raise Undecodable("followed by something that is no part of it")
-        elif hungry and not part and not used:
-            raise Undecodable(f"not whole: its {self._coding} breaks off")
+                raise DecodingError("followed by something that is no part of it")
+        elif needed_input and not part and not used:
+            raise DecodingError(f"not whole: its {self._coding} breaks off")
         return part

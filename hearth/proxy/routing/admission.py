@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy import error_messages
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.routing.usable_endpoints import Availability
 from hearth.routes import ColdStart, Failure, ProbeResult, Route, SpecRejection
 
@@ -28,14 +28,14 @@ class Hold:
 class Reject:
     """No endpoint: answered at once, and counted all the same, so that it wakes the backend."""
 
-    problem: Problem
+    problem: GatewayError
 
 
 @dataclass(frozen=True, slots=True)
 class Refuse:
     """Answered at once; wakes nothing."""
 
-    problem: Problem
+    problem: GatewayError
 
 
 Decision = Forward | Wait | Hold | Reject | Refuse
@@ -54,7 +54,7 @@ def decide(
     | availability | refusal, no backends | failure | mode      | decision                   |
     |--------------|----------------------|---------|-----------|----------------------------|
     | usable       | any                  | any     | any       | Forward                    |
-    | checked      | any                  | any     | any       | Wait                       |
+    | probed       | any                  | any     | any       | Wait                       |
     | none         | yes                  | any     | any       | Refuse service_degraded    |
     | none         | no                   | yes     | any       | Reject activation_failed   |
     | none         | no                   | no      | reject    | Reject cold_start          |
@@ -65,16 +65,16 @@ def decide(
     """
     if availability is Availability.USABLE:
         return Forward()
-    if availability is Availability.CHECKED:
+    if availability is Availability.PROBED:
         return Wait()
-    over = ended(route, retry_after_s=retry_after_s, brief=brief)
+    over = final_error(route, retry_after_s=retry_after_s, brief=brief)
     if over is not None:
-        return Refuse(over) if over.code is Code.SERVICE_DEGRADED else Reject(over)
+        return Refuse(over) if over.code is ErrorCode.SERVICE_DEGRADED else Reject(over)
     if route.cold_start is ColdStart.REJECT:
-        state = standing(route, availability, brief=brief, probe=probe)
+        state = describe_state(route, availability, brief=brief, probe=probe)
         return Reject(
-            Problem(
-                Code.COLD_START,
+            GatewayError(
+                ErrorCode.COLD_START,
                 f"{route.key} {state}; try again in {retry_after_s} s.",
                 retry_after_s=retry_after_s,
             )
@@ -82,7 +82,7 @@ def decide(
     return Hold()
 
 
-def standing(
+def describe_state(
     route: Route,
     availability: Availability,
     *,
@@ -98,19 +98,19 @@ def standing(
         case _ if _is_paused(route):
             return "is asleep, and its autoscaling is paused, so nothing starts it"
         case _ if route.phase == "ScaledToZero":
-            return f"was asleep and is starting{delayed(route, brief=brief)}"
+            return f"was asleep and is starting{describe_delay(route, brief=brief)}"
         case _:
-            told = f" ({answered(probe, brief=brief)})" if probe else ""
-            return f"is starting{told}{delayed(route, brief=brief)}"
+            told = f" ({describe_probe(probe, brief=brief)})" if probe else ""
+            return f"is starting{told}{describe_delay(route, brief=brief)}"
 
 
-def answered(probe: ProbeResult, *, brief: bool) -> str:
+def describe_probe(probe: ProbeResult, *, brief: bool) -> str:
     """What a pod answered to the readiness request, without its path where that is not told."""
     words = f"its readiness request: {probe.answer}" if brief else probe.words
     return f"{words}, for {probe.for_s:.0f} s" if probe.for_s >= 1 else words
 
 
-def delayed(route: Route, *, brief: bool) -> str:
+def describe_delay(route: Route, *, brief: bool) -> str:
     """What its pods wait for, to stand behind a sentence without its stop; empty for nothing."""
     delay = route.delay
     if delay is None:
@@ -120,7 +120,7 @@ def delayed(route: Route, *, brief: bool) -> str:
     return f": {delay.reason}" if brief else f": {delay.reason}: {delay.message.rstrip('.')}"
 
 
-def too_late(
+def timeout_message(
     route: Route,
     availability: Availability,
     *,
@@ -134,8 +134,8 @@ def too_late(
     again = f"for another {lasts_s:.0f} s, and longer if it is asked again; try again"
     if route.scale is not None and route.scale.min > 0:
         again = "all the same; try again"
-    delay = delayed(route, brief=brief)
-    if availability in (Availability.CHECKED, Availability.REFUSING):
+    delay = describe_delay(route, brief=brief)
+    if availability in (Availability.PROBED, Availability.REFUSING):
         return f"{late}: it runs, but its model server takes no connections. {_SEE_LOG}"
     if availability is Availability.UNREADY:
         return f"{late}: it runs, but the cluster calls it not ready. {_SEE_LOG}"
@@ -143,7 +143,7 @@ def too_late(
         return f"{late}: its autoscaling is paused, and nothing starts it until that ends."
     if delay:
         return f"{late}{delay}. It starts once that is over, and waits for it {again}."
-    told = f"; {answered(probe, brief=brief)}" if probe else ""
+    told = f"; {describe_probe(probe, brief=brief)}" if probe else ""
     if route.phase == "Pending":
         state, advice = "it has no pod yet", f"its status may say why: {_describe(route.key)}"
     elif probe is not None and probe.final:
@@ -167,23 +167,23 @@ def _is_paused(route: Route) -> bool:
 _SEE_LOG = "Try again; if it stays so, its engine's log says why."
 
 
-def ended(route: Route | None, *, retry_after_s: int, brief: bool) -> Problem | None:
+def final_error(route: Route | None, *, retry_after_s: int, brief: bool) -> GatewayError | None:
     """Why nobody need wait any longer for a service without endpoints; None: go on.
 
     `brief`: the kind alone and where to read more, without the words of engine and cluster.
     """
     match route:
         case None:
-            return error_messages.deleted()
+            return error_messages.model_deleted()
         case Route(refusal=SpecRejection() as refusal, backends=()):
-            return Problem(
-                Code.SERVICE_DEGRADED,
+            return GatewayError(
+                ErrorCode.SERVICE_DEGRADED,
                 f"{route.key} cannot be served as it is configured:"
                 f" {_why(route.key, refusal, brief=brief)}",
             )
         case Route(failure=Failure() as failure):
-            return Problem(
-                Code.ACTIVATION_FAILED,
+            return GatewayError(
+                ErrorCode.ACTIVATION_FAILED,
                 f"{route.key} cannot start: {_why(route.key, failure, brief=brief)}",
                 retry_after_s=retry_after_s,
             )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from hearth.cluster import interface
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.errors import ErrorCode, GatewayError
 
 ReadSecret = Callable[[str, str], Awaitable[Mapping[str, bytes] | None]]
 """`(namespace, name)` to the Secret's data; None where there is none; raises ClusterError."""
@@ -19,8 +19,8 @@ FRESH_S = 10.0
 FORCED_EVERY_S = 1.0
 """How often an unknown key may force a read of one Secret.  It waits for its turn: the key may
 have been written since the last read."""
-HELD_BY_SECRET = 16
-HELD = 256
+MAX_WAITING_BY_SECRET = 16
+MAX_WAITING = 256
 """Requests that wait so: more are answered by what is known, and a flood piles up nowhere."""
 LAST_GOOD_S = 600.0
 """How long the last value stays good while the cluster cannot be asked."""
@@ -40,12 +40,12 @@ class _Secret:
     begun_at: float = float("-inf")
     ended: int = 0
     """The number of the last one that the cluster answered, or failed to."""
-    held: int = 0
+    waiting: int = 0
     reading: anyio.Event | None = None
 
 
-class Keys:
-    """Whether an offered key is the one in a Secret.  One read in flight per Secret."""
+class ApiKeys:
+    """Whether a key that was sent is the one in a Secret.  One read in flight per Secret."""
 
     def __init__(
         self,
@@ -60,21 +60,21 @@ class Keys:
         self._brief = brief
         self._clock = clock
         self._sleep = sleep
-        self._held = 0
+        self._waiting = 0
         self._secrets: dict[tuple[str, str], _Secret] = {}
 
     async def check(
-        self, namespace: str, secret: str, key: str, offered: str, *, force: bool = True
+        self, namespace: str, secret: str, key: str, sent_key: str, *, force: bool = True
     ) -> bool:
-        """Whether `offered` is the value under `key` now.
+        """Whether `sent_key` is the value under `key` now.
 
         A value older than ten seconds is read anew first; a wrong key forces a read that begins
-        after it came, up to a second later (unless `force` is off).  Raises Problem
+        after it came, up to a second later (unless `force` is off).  Raises GatewayError
         (authentication_unavailable) where the Secret or the key in it is missing or empty, or the
         cluster was silent for ten minutes.
         """
         entry = self._secrets.setdefault((namespace, secret), _Secret())
-        digest = _digest(offered)
+        digest = _digest(sent_key)
         begun = entry.begun
         while self._clock() - entry.tried_at >= FRESH_S:
             await self._join_or_read(entry, namespace, secret)
@@ -86,22 +86,22 @@ class Keys:
                 return True
         if key not in entry.digests or self._clock() - entry.good_at >= LAST_GOOD_S:
             why = f": Secret {secret!r} has no value under {key!r}, or it could not be read"
-            raise Problem(
-                Code.AUTHENTICATION_UNAVAILABLE,
+            raise GatewayError(
+                ErrorCode.AUTHENTICATION_UNAVAILABLE,
                 f"The API key of this model cannot be checked{'' if self._brief else why}."
                 " Ask whoever runs the model; the service's status says more.",
             )
         return False
 
-    def known(self, namespace: str, secret: str, key: str, offered: str) -> bool:
-        """Whether `offered` is the value under `key`, by what was read less than ten seconds ago.
+    def is_known(self, namespace: str, secret: str, key: str, sent_key: str) -> bool:
+        """Whether `sent_key` is the value under `key`, by what was read less than ten seconds ago.
 
         If not, `check` must tell.
         """
         entry = self._secrets.get((namespace, secret))
         if entry is None or self._clock() - entry.tried_at >= FRESH_S:
             return False
-        return self._matches(entry, key, _digest(offered))
+        return self._matches(entry, key, _digest(sent_key))
 
     def _matches(self, entry: _Secret, key: str, digest: bytes) -> bool:
         if self._clock() - entry.good_at >= LAST_GOOD_S:
@@ -109,14 +109,14 @@ class Keys:
         return hmac.compare_digest(entry.digests.get(key, b""), digest)
 
     def _has_room(self, entry: _Secret) -> bool:
-        return entry.held < HELD_BY_SECRET and self._held < HELD
+        return entry.waiting < MAX_WAITING_BY_SECRET and self._waiting < MAX_WAITING
 
     async def _read_in_turn(
         self, entry: _Secret, namespace: str, secret: str, *, after: int
     ) -> None:
         """Return when a read that began after the first `after` has ended, whosever it is."""
-        entry.held += 1
-        self._held += 1
+        entry.waiting += 1
+        self._waiting += 1
         try:
             while entry.ended <= after:
                 # By its begin, too: one that is cut because its client left was sent all the same.
@@ -127,8 +127,8 @@ class Keys:
                 else:
                     await self._join_or_read(entry, namespace, secret)
         finally:
-            entry.held -= 1
-            self._held -= 1
+            entry.waiting -= 1
+            self._waiting -= 1
 
     async def _join_or_read(self, entry: _Secret, namespace: str, secret: str) -> None:
         if entry.reading is not None:
@@ -160,5 +160,5 @@ class Keys:
         }
 
 
-def _digest(offered: str) -> bytes:
-    return hashlib.sha256(offered.encode("utf-8", "surrogateescape")).digest()
+def _digest(sent_key: str) -> bytes:
+    return hashlib.sha256(sent_key.encode("utf-8", "surrogateescape")).digest()

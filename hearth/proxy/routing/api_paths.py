@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass
 from urllib.parse import unquote
 
-from hearth.proxy.errors import Code, Dialect, Problem
+from hearth.proxy.errors import Dialect, ErrorCode, GatewayError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,11 +29,11 @@ class Models:
 
 
 @dataclass(frozen=True, slots=True)
-class Passive:
+class PassThrough:
     """Anything else below /v1/ of one service: relayed to an endpoint that runs, wakes nothing."""
 
 
-Asked = Inference | Models | Passive
+ApiPath = Inference | Models | PassThrough
 
 _CHAT = Inference(streams=True)
 _PLAIN = Inference()
@@ -100,8 +100,8 @@ def canonical(path: str) -> str:
     return meant if meant in INFERENCE or meant == _MODELS else path
 
 
-def read(method: str, path: str) -> Asked:
-    """What is asked for (`path` as it came, without query).  Raises Problem."""
+def read(method: str, path: str) -> ApiPath:
+    """What is asked for (`path` as it came, without query).  Raises GatewayError."""
     path = canonical(path)
     if path == _MODELS or path.startswith(f"{_MODELS}/"):
         if method not in ("GET", "HEAD"):
@@ -116,7 +116,7 @@ def read(method: str, path: str) -> Asked:
     if _PASSIVE.fullmatch(path):
         if method not in _PASSIVE_METHODS:
             raise _method(method, path, allow=", ".join(_PASSIVE_METHODS))
-        return Passive()
+        return PassThrough()
     raise unknown(method, path)
 
 
@@ -130,7 +130,7 @@ def dialect(path: str) -> Dialect:
     return Dialect.MESSAGES if below else Dialect.COMPLETIONS
 
 
-def unknown(method: str, path: str) -> Problem:
+def unknown(method: str, path: str) -> GatewayError:
     """The 404 of a path that leads nowhere, with the path that was likely meant."""
     shown = path if len(path) <= 200 else f"{path[:200]}..."
     bare = "/" + re.sub(r"^(v1/+)+", "", path.strip("/"))
@@ -139,20 +139,20 @@ def unknown(method: str, path: str) -> Problem:
     if meant in INFERENCE or meant == _MODELS:
         base = " The base URL of a client ends with /v1." if meant.startswith("/v1/") else ""
         hint = f"Did you mean {meant}?{base}"
-    return Problem(Code.UNKNOWN_URL, f"Nothing is served at {method} {shown}. {hint}")
+    return GatewayError(ErrorCode.UNKNOWN_URL, f"Nothing is served at {method} {shown}. {hint}")
 
 
-def names_no_model(method: str, path: str, *, host: str) -> Problem:
+def names_no_model(method: str, path: str, *, host: str) -> GatewayError:
     """The 404 of what only the host of one service can lead to: `host` says which."""
     shown = path if len(path) <= 200 else f"{path[:200]}..."
-    return Problem(
-        Code.UNKNOWN_URL,
+    return GatewayError(
+        ErrorCode.UNKNOWN_URL,
         f"{method} {shown} names no model, and this host is shared by several. Ask it under the"
         f" host of one model: {host}.",
     )
 
 
-def _method(method: str, path: str, *, allow: str) -> Problem:
-    return Problem(
-        Code.METHOD_NOT_ALLOWED, f"{path} does not take {method}; use {allow}.", allow=allow
+def _method(method: str, path: str, *, allow: str) -> GatewayError:
+    return GatewayError(
+        ErrorCode.METHOD_NOT_ALLOWED, f"{path} does not take {method}; use {allow}.", allow=allow
     )

@@ -1,11 +1,11 @@
 """Is this request allowed to use this service."""
 
-from hearth.proxy.errors import Code, Problem
-from hearth.proxy.routing.api_keys import Keys
+from hearth.proxy.errors import ErrorCode, GatewayError
+from hearth.proxy.routing.api_keys import ApiKeys
 from hearth.routes import Route
 
 
-def offered(authorization: bytes, x_api_key: bytes = b"") -> str | None:
+def sent_key(authorization: bytes, x_api_key: bytes = b"") -> str | None:
     """The key a client sent: a bearer token, or `x-api-key` where Anthropic's SDKs send it."""
     scheme, _, token = authorization.strip().partition(b" ")
     key = token.strip() if scheme.lower() == b"bearer" else b""
@@ -13,32 +13,32 @@ def offered(authorization: bytes, x_api_key: bytes = b"") -> str | None:
     return key.decode("utf-8", "surrogateescape") if key else None
 
 
-def known(route: Route, key: str | None, keys: Keys) -> bool:
+def is_known(route: Route, key: str | None, keys: ApiKeys) -> bool:
     """Whether `check` is certain to pass, as far as can be told without waiting."""
     if route.authentication is None:
         return True
     wanted = route.authentication
-    return key is not None and keys.known(route.key.namespace, wanted.secret, wanted.key, key)
+    return key is not None and keys.is_known(route.key.namespace, wanted.secret, wanted.key, key)
 
 
-async def check(route: Route, key: str | None, keys: Keys) -> None:
-    """Raises Problem unless the service is open or `key` is its key."""
+async def check(route: Route, key: str | None, keys: ApiKeys) -> None:
+    """Raises GatewayError unless the service is open or `key` is its key."""
     if route.authentication is None:
         return
     wanted = route.authentication
     if key is None:
-        raise Problem(
-            Code.INVALID_API_KEY,
+        raise GatewayError(
+            ErrorCode.INVALID_API_KEY,
             "No API key was sent. Send the model's key as 'Authorization: Bearer <key>'.",
         )
     if not await keys.check(route.key.namespace, wanted.secret, wanted.key, key):
-        raise Problem(
-            Code.INVALID_API_KEY,
+        raise GatewayError(
+            ErrorCode.INVALID_API_KEY,
             "The API key is not the one of this model. Check the key and the model's name.",
         )
 
 
-async def listed(route: Route, key: str | None, keys: Keys) -> bool:
+async def may_list(route: Route, key: str | None, keys: ApiKeys) -> bool:
     """Whether a listing may show the service to a caller with `key`.
 
     A listing asks for many services at once, so a wrong key forces no read of a Secret.
@@ -50,5 +50,5 @@ async def listed(route: Route, key: str | None, keys: Keys) -> bool:
         return False
     try:
         return await keys.check(route.key.namespace, wanted.secret, wanted.key, key, force=False)
-    except Problem:
+    except GatewayError:
         return False

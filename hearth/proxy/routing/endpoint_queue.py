@@ -9,32 +9,32 @@ from typing import Protocol
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.proxy import error_messages
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.routing import admission, retry_after
-from hearth.proxy.routing.load_balancer import Balance
-from hearth.proxy.routing.retry_after import Estimate
-from hearth.proxy.routing.usable_endpoints import Availability, Endpoints
+from hearth.proxy.routing.load_balancer import LoadBalancer
+from hearth.proxy.routing.retry_after import RetryAfterEstimate
+from hearth.proxy.routing.usable_endpoints import Availability, UsableEndpoints
 from hearth.routes import Backend, Route, RouteTable
 
-LATE_S = 5.0
+CLIENT_DELAY_S = 5.0
 """How much later than it was told to a client may come, at least."""
 
 
-class Place:
+class EndpointSlot:
     """One request's place on one endpoint; `release` gives it back exactly once."""
 
-    __slots__ = ("_activation", "backend", "key")
+    __slots__ = ("_queue", "backend", "key")
 
-    def __init__(self, activation: "Activation", key: ServiceKey, backend: Backend) -> None:
-        self._activation: Activation | None = activation
+    def __init__(self, queue: "EndpointQueue", key: ServiceKey, backend: Backend) -> None:
+        self._queue: EndpointQueue | None = queue
         self.key = key
         self.backend = backend
 
     def release(self) -> None:
         """Give the place to who waits longest.  Idempotent."""
-        activation, self._activation = self._activation, None
-        if activation is not None:
-            activation._released(self.key, self.backend)
+        queue, self._queue = self._queue, None
+        if queue is not None:
+            queue._released(self.key, self.backend)
 
 
 class Waiter(Protocol):
@@ -42,16 +42,16 @@ class Waiter(Protocol):
 
     ticket: int
 
-    def granted(self, place: Place) -> None:
+    def granted(self, place: EndpointSlot) -> None:
         """Its turn has come."""
         ...
 
-    def refused(self, problem: Problem) -> None:
+    def refused(self, problem: GatewayError) -> None:
         """Waiting has no use any more."""
         ...
 
 
-class Activation:
+class EndpointQueue:
     """Who waits for which service.  Woken by the tables; nobody polls.
 
     A place is given in the tick in which it becomes free, so no newcomer overtakes.
@@ -62,63 +62,65 @@ class Activation:
         *,
         routes: RouteTable,
         demand: DemandTable,
-        endpoints: Endpoints,
-        balance: Balance,
+        endpoints: UsableEndpoints,
+        balancer: LoadBalancer,
         ready_grace_s: float,
         brief_errors: bool,
         clock: Callable[[], float],
         on_change: Callable[[ServiceKey], None],
-        returns: bool = True,
+        restarts_soon: bool = True,
         wall: Callable[[], float] = time.time,
     ) -> None:
         """`on_change(key)` is called when somebody begins to wait, and with each new lease.
-        `returns`: see GatewayConfig."""
+        `restarts_soon`: see GatewayConfig."""
         self._routes = routes
         self._demand = demand
         self._endpoints = endpoints
-        self._balance = balance
+        self._balancer = balancer
         self._ready_grace_s = ready_grace_s
-        self._margin_s = max(ready_grace_s, LATE_S)
+        self._margin_s = max(ready_grace_s, CLIENT_DELAY_S)
         self._brief_errors = brief_errors
         self._clock = clock
         self._wall = wall
         self._on_change = on_change
-        self._returns = returns
-        self._estimate = Estimate()
-        self._lines: dict[ServiceKey, list[Waiter]] = {}
-        self._pumping: set[ServiceKey] = set()
+        self._restarts_soon = restarts_soon
+        self._retry_after = RetryAfterEstimate()
+        self._waiters: dict[ServiceKey, list[Waiter]] = {}
+        self._dispatching: set[ServiceKey] = set()
         self._in_flight: dict[ServiceKey, int] = {}
         self._uids = {r.key: {b.uid for b in r.backends} for r in routes.routes()}
         self._tickets = itertools.count()
         self._stopping = False
         endpoints.listen(self._changed)
 
-    def ticket(self) -> int:
+    def next_ticket(self) -> int:
         """A request's number in the order of arrival; it keeps it when it must wait again."""
         return next(self._tickets)
 
     def waiting(self, key: ServiceKey) -> int:
         """Requests held now."""
-        return len(self._lines.get(key, ()))
+        return len(self._waiters.get(key, ()))
 
     def in_flight(self, key: ServiceKey) -> int:
         """Requests forwarded and not finished."""
         return self._in_flight.get(key, 0)
 
-    def wanted(self, key: ServiceKey) -> bool:
+    def is_wanted(self, key: ServiceKey) -> bool:
         """Whether somebody waits, or an activation lease runs."""
-        return bool(self._lines.get(key)) or self._demand.leased(key)
+        return bool(self._waiters.get(key)) or self._demand.leased(key)
 
-    def cold(self, route: Route) -> None:
+    def begin_activation(self, route: Route) -> None:
         """A request met no endpoint: an activation that began may finish, client or none."""
         limit_s = route.activation_timeout_s
         self._demand.renew_lease(route.key, seconds=limit_s)
         if route.failure is None:  # else the kubelet's attempts began without it
             pods = bool(route.backends) or (route.scale is not None and route.scale.pods > 0)
-            self._estimate.cold(route.key, now=self._clock(), limit_s=limit_s, pods=pods)
+            self._retry_after.activation_began(
+                route.key, now=self._clock(), limit_s=limit_s, pods=pods
+            )
         self._on_change(route.key)
 
-    def sent_away(self, key: ServiceKey, *, retry_after_s: float) -> None:
+    def told_to_retry(self, key: ServiceKey, *, retry_after_s: float) -> None:
         """A client was told when to come again: until then, and a moment longer, the service stays
         wanted, ready or not."""
         self._demand.promise(key, seconds=retry_after_s + self._margin_s)
@@ -137,66 +139,66 @@ class Activation:
         """When a client that is sent away should come back: an estimate, 1 to 59."""
         route = self._routes.find(key)
         if route is None or route.failure is None:
-            return self._estimate.retry_after_s(key, now=self._clock())
+            return self._retry_after.retry_after_s(key, now=self._clock())
         at = route.failure.attempt_at
         in_s = None if at is None else at - self._wall()
-        return self._estimate.after_failure_s(key, attempt_in_s=in_s)
+        return self._retry_after.after_failure_s(key, attempt_in_s=in_s)
 
-    def take(self, key: ServiceKey) -> Place | None:
+    def try_acquire(self, key: ServiceKey) -> EndpointSlot | None:
         """A place at once; None where there is none, or others wait already."""
-        backend = self.free(key)
-        return None if backend is None else self.occupy(key, backend)
+        backend = self.peek(key)
+        return None if backend is None else self.acquire(key, backend)
 
-    def free(self, key: ServiceKey) -> Backend | None:
+    def peek(self, key: ServiceKey) -> Backend | None:
         """Where `take` would give a place; nothing is taken, so no turn is lost."""
-        return None if self._lines.get(key) else self._pick(key)
+        return None if self._waiters.get(key) else self._pick(key)
 
-    def occupy(self, key: ServiceKey, backend: Backend) -> Place:
+    def acquire(self, key: ServiceKey, backend: Backend) -> EndpointSlot:
         """The place that `free` has just named."""
-        self._balance.take(backend.uid)
+        self._balancer.start(backend.uid)
         self._in_flight[key] = self._in_flight.get(key, 0) + 1
-        return Place(self, key, backend)
+        return EndpointSlot(self, key, backend)
 
-    def join(self, key: ServiceKey, waiter: Waiter) -> Place | None:
+    def enqueue(self, key: ServiceKey, waiter: Waiter) -> EndpointSlot | None:
         """A place at once; else `waiter` stands in line, by its ticket, until it leaves.
 
-        Raises Problem, as `refused` is told it later, where waiting has no use:
+        Raises GatewayError, as `waiting_ended` is told it later, where waiting has no use:
         activation_failed, service_degraded, model_not_found, shutting_down.
         """
-        place = self.take(key)
+        place = self.try_acquire(key)
         if place is not None:
             return place
-        problem = self._over(key)
+        problem = self._waiting_error(key)
         if problem is not None:
             raise problem
-        bisect.insort(self._lines.setdefault(key, []), waiter, key=_ticket)
+        bisect.insort(self._waiters.setdefault(key, []), waiter, key=_ticket)
         self._on_change(key)
         return None
 
     def leave(self, key: ServiceKey, waiter: Waiter) -> None:
         """It waits no longer.  Idempotent."""
-        line = self._lines.get(key, [])
+        line = self._waiters.get(key, [])
         at = bisect.bisect_left(line, waiter.ticket, key=_ticket)
         if at < len(line) and line[at] is waiter:
             del line[at]
         if not line:
-            self._lines.pop(key, None)
+            self._waiters.pop(key, None)
 
-    def late(self, key: ServiceKey) -> Problem:
+    def timeout_error(self, key: ServiceKey) -> GatewayError:
         """What a request hears that has waited too long: activation_timeout, or overloaded where
         there are endpoints, but busy ones."""
         route = self._routes.find(key)
         if route is None:
-            return error_messages.deleted()
+            return error_messages.model_deleted()
         availability = self._endpoints.availability(key)
         if availability is Availability.USABLE:
-            return Problem(
-                Code.OVERLOADED,
+            return GatewayError(
+                ErrorCode.OVERLOADED,
                 f"Every replica of {key} was busy for as long as a request may wait; try again.",
             )
-        return Problem(
-            Code.ACTIVATION_TIMEOUT,
-            admission.too_late(
+        return GatewayError(
+            ErrorCode.ACTIVATION_TIMEOUT,
+            admission.timeout_message(
                 route,
                 availability,
                 probe=self._routes.probe(key),
@@ -209,15 +211,15 @@ class Activation:
     def stop(self) -> None:
         """Hold nobody any more."""
         self._stopping = True
-        for key in tuple(self._lines):
-            self._pump(key)
+        for key in tuple(self._waiters):
+            self._dispatch(key)
 
-    def _over(self, key: ServiceKey) -> Problem | None:
+    def _waiting_error(self, key: ServiceKey) -> GatewayError | None:
         if self._stopping:
-            return shutting_down(returns=self._returns)
+            return shutting_down(restarts_soon=self._restarts_soon)
         route = self._routes.find(key)
         if route is None:
-            return error_messages.deleted()
+            return error_messages.model_deleted()
         match self.decide(route):
             case admission.Reject(problem) | admission.Refuse(problem):
                 return problem
@@ -228,58 +230,58 @@ class Activation:
         route = self._routes.find(key)
         if route is None:
             return None
-        return self._balance.pick(
+        return self._balancer.pick(
             self._endpoints.usable(key), limit=route.max_in_flight, now=self._clock()
         )
 
-    def _pump(self, key: ServiceKey) -> None:
+    def _dispatch(self, key: ServiceKey) -> None:
         """Give free places to who waits, in order; end the waiting that has no use."""
-        if key in self._pumping:
+        if key in self._dispatching:
             # Whoever is called below may free a place: the loop that called it goes on.
             return
-        self._pumping.add(key)
+        self._dispatching.add(key)
         try:
-            while line := self._lines.get(key):
-                problem = self._over(key)
+            while line := self._waiters.get(key):
+                problem = self._waiting_error(key)
                 backend = None if problem else self._pick(key)
                 if problem is None and backend is None:
                     return
                 waiter = line.pop(0)
                 if not line:
-                    del self._lines[key]
+                    del self._waiters[key]
                 if backend is not None:
-                    waiter.granted(self.occupy(key, backend))
+                    waiter.granted(self.acquire(key, backend))
                 elif problem is not None:
                     waiter.refused(problem)
         finally:
-            self._pumping.discard(key)
+            self._dispatching.discard(key)
 
     def _released(self, key: ServiceKey, backend: Backend) -> None:
-        self._balance.give_back(backend.uid)
+        self._balancer.finish(backend.uid)
         if backend.uid not in self._uids.get(key, ()):
-            self._balance.forget((backend.uid,))
+            self._balancer.forget((backend.uid,))
         self._in_flight[key] -= 1
         if not self._in_flight[key]:
             del self._in_flight[key]
-        self._pump(key)
+        self._dispatch(key)
 
     def _changed(self, key: ServiceKey) -> None:
         route = self._routes.find(key)
         uids = {b.uid for b in route.backends} if route else set()
-        self._balance.forget(self._uids.get(key, set()) - uids)
+        self._balancer.forget(self._uids.get(key, set()) - uids)
         self._uids[key] = uids
         if route is None:
             del self._uids[key]
         if self._endpoints.usable(key):
-            self._estimate.ready(key, now=self._clock())
+            self._retry_after.became_ready(key, now=self._clock())
             self._demand.end_lease(key, grace_s=self._ready_grace_s)
         elif route is None:
-            self._estimate.drop(key)
-        elif admission.ended(route, retry_after_s=0, brief=True) is not None:
-            self._estimate.forget(key)
-        self._pump(key)
+            self._retry_after.remove(key)
+        elif admission.final_error(route, retry_after_s=0, brief=True) is not None:
+            self._retry_after.attempt_failed(key)
+        self._dispatch(key)
         if route is not None and self._needs_start(route):
-            self.cold(route)
+            self.begin_activation(route)
         else:
             self._on_change(key)
 
@@ -288,20 +290,20 @@ class Activation:
         asked for.  What is no demand asks for none."""
         key = route.key
         return (
-            bool(self._lines.get(key))
+            bool(self._waiters.get(key))
             and self._demand.pending(key) > 0
             and not self._demand.leased(key)
             and isinstance(self.decide(route), admission.Hold)
         )
 
 
-def shutting_down(*, returns: bool) -> Problem:
-    """What a request hears while the gateway drains.  `returns`: see GatewayConfig."""
-    if returns:
+def shutting_down(*, restarts_soon: bool) -> GatewayError:
+    """What a request hears while the gateway drains.  `restarts_soon`: see GatewayConfig."""
+    if restarts_soon:
         message = "The gateway is restarting; send the request again in a moment."
     else:
         message = "The gateway is stopping; send the request again once it is up again."
-    return Problem(Code.SHUTTING_DOWN, message)
+    return GatewayError(ErrorCode.SHUTTING_DOWN, message)
 
 
 def _ticket(waiter: Waiter) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import anyio
 
 from hearth.cluster import interface
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.routing.api_keys import FRESH_S, LAST_GOOD_S, READ_LIMIT_S, ReadSecret
 from hearth.routes import Backend, KeyRef
 
@@ -38,8 +38,8 @@ class EngineKeys:
         self._clock = clock
         self._values: dict[tuple[str, KeyRef], _Value] = {}
 
-    def fresh(self, namespace: str, backend: Backend) -> bool:
-        """Whether `line` may be used as it is; if not, `learn` first."""
+    def is_fresh(self, namespace: str, backend: Backend) -> bool:
+        """Whether `field_line` may be used as it is; if not, `refresh` first."""
         if backend.engine_key is None:
             return True
         value = self._values.get((namespace, backend.engine_key))
@@ -52,13 +52,13 @@ class EngineKeys:
         value = self._values.get((namespace, backend.engine_key))
         return value.token if value is not None else ""
 
-    def line(self, namespace: str, backend: Backend) -> bytes:
+    def field_line(self, namespace: str, backend: Backend) -> bytes:
         """The same as a field line."""
         token = self.token(namespace, backend)
         return b"Authorization: Bearer %b\r\n" % token.encode() if token else b""
 
-    async def learn(self, namespace: str, backend: Backend) -> None:
-        """Read what is too old.  Raises Problem where there is nothing to tell the engine."""
+    async def refresh(self, namespace: str, backend: Backend) -> None:
+        """Read what is too old.  Raises GatewayError where there is nothing to tell the engine."""
         ref = backend.engine_key
         if ref is None:
             return
@@ -70,8 +70,8 @@ class EngineKeys:
             else:
                 await self._read(value, namespace, ref)
         if not self._is_good(value):
-            raise Problem(
-                Code.AUTHENTICATION_UNAVAILABLE,
+            raise GatewayError(
+                ErrorCode.AUTHENTICATION_UNAVAILABLE,
                 "The key that this model's engine asks for could not be read. Ask whoever runs the"
                 " model to look at the Secret that its InferenceRuntime names in the annotation"
                 " hearth.dev/engine-key.",

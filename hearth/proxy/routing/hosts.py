@@ -82,7 +82,7 @@ class HostTable:
         domains = (*self._domains(), *self._own(), _lower(self.cluster_domain))
         return web_origin.is_private_host(host, domains=domains)
 
-    def advice(self) -> str:
+    def usable_hosts(self) -> str:
         """The hosts that would work, for a person."""
         rows = []
         for domain in self.ingress_domains:
@@ -97,20 +97,20 @@ class HostTable:
         rows.append("<name>.<namespace>.svc (any model)")
         return "; ".join(rows)
 
-    def of_one_service(self, scope: Scope) -> str:
+    def one_service_hosts(self, scope: Scope) -> str:
         """What the hosts look like under which one service of a scope is asked."""
         namespace = scope.name if isinstance(scope, Namespace) else "<namespace>"
         domain = _lower(self.ingress_domains[0]) if self.ingress_domains else "svc"
         return f"<name>.{namespace}.{domain}"
 
-    def perhaps_own(self, key: ServiceKey) -> str:
+    def own_name_hint(self, key: ServiceKey) -> str:
         """What to say of a host that reads as a service which is not there: `laptop.local` may be
         this machine.  No name is taken for the gateway's own unasked: that is what keeps a web
         page from reaching it by a name of its maker's (DNS rebinding)."""
         name = f"{key.name}.{key.namespace}"
         return "" if self.ingress_domains else _called(name)
 
-    def perhaps_unknown(self, host: str) -> str:
+    def unknown_name_hint(self, host: str) -> str:
         """The same of a host that stands for nothing: `models`, of a compose file or of nginx."""
         name = _name(host)
         known = (*self._domains(), _lower(self.cluster_domain))

@@ -21,7 +21,7 @@ class _Load:
     proven: bool = False
 
 
-class Balance:
+class LoadBalancer:
     """Load and health of backends by uid, as this gateway sees them."""
 
     def __init__(self) -> None:
@@ -46,18 +46,18 @@ class Balance:
             return None
         return min(free, key=lambda row: (row[0].in_flight, row[0].turn))[1]
 
-    def take(self, uid: str) -> None:
+    def start(self, uid: str) -> None:
         """One more request in flight."""
         load = self._load(uid)
         self._turn += 1
         load.turn = self._turn
         load.in_flight += 1
 
-    def give_back(self, uid: str) -> None:
+    def finish(self, uid: str) -> None:
         """One request less in flight."""
         self._load(uid).in_flight -= 1
 
-    def answered(self, uid: str) -> None:
+    def succeeded(self, uid: str) -> None:
         """It began to answer a request: healthy again, and proven to serve."""
         load = self._load(uid)
         load.failures = 0
@@ -76,7 +76,7 @@ class Balance:
         load.resting_until = now + min(base_s * 2**load.failures, LONGEST_S)
         load.failures = min(load.failures + 1, 16)
 
-    def proven(self, uid: str) -> bool:
+    def has_answered(self, uid: str) -> bool:
         """Whether it ever answered a request other than by 503."""
         load = self._loads.get(uid)
         return load is not None and load.proven
@@ -93,7 +93,7 @@ class Balance:
 
     def __repr__(self) -> str:
         rows = " ".join(f"{uid}={load.in_flight}" for uid, load in self._loads.items())
-        return f"<Balance {rows or 'empty'}>"
+        return f"<LoadBalancer {rows or 'empty'}>"
 
     def _load(self, uid: str) -> _Load:
         load = self._loads.get(uid)

@@ -45,7 +45,9 @@ def _covers(scope: Scope, key: ServiceKey) -> bool:
             return True
 
 
-def entry(route: Route, model: str, *, max_model_len: int | None = None) -> dict[str, object]:
+def model_object(
+    route: Route, model: str, *, max_model_len: int | None = None
+) -> dict[str, object]:
     """One model object; `state` is the service's phase, `max_model_len` what its engine told.
 
     What else engines tell stays out: paths on their disks, and who they think owns the model.
@@ -61,6 +63,6 @@ def entry(route: Route, model: str, *, max_model_len: int | None = None) -> dict
     }
 
 
-def encode(entries: list[dict[str, object]]) -> bytes:
+def encode_list(entries: list[dict[str, object]]) -> bytes:
     """The list object."""
     return msgspec.json.encode({"object": "list", "data": entries})

@@ -11,8 +11,8 @@ import anyio.abc
 from hearth import running_time
 from hearth.api.meta import ServiceKey
 from hearth.host_port import authority
-from hearth.proxy.background import Nursery
-from hearth.proxy.routing.usable_endpoints import Endpoints
+from hearth.proxy.background import BackgroundTasks
+from hearth.proxy.routing.usable_endpoints import UsableEndpoints
 from hearth.routes import Backend, HttpReadiness, ProbeResult, TcpReadiness
 
 PERIOD_S = 0.05
@@ -20,17 +20,17 @@ LATER_PERIOD_S = 0.25
 LATER_AFTER_S = 120.0
 
 
-class Readiness:
+class ReadinessProber:
     """One loop and one kept-alive connection a pod, only while `wanted(key)`.
 
     A probe period of the kubelet is then no part of anybody's wait.
     """
 
-    def __init__(self, *, endpoints: Endpoints, wanted: Callable[[ServiceKey], bool]) -> None:
+    def __init__(self, *, endpoints: UsableEndpoints, wanted: Callable[[ServiceKey], bool]) -> None:
         self._endpoints = endpoints
         self._wanted = wanted
         self._asking: set[str] = set()
-        self._nursery = Nursery()
+        self._tasks = BackgroundTasks()
         self._session: aiohttp.ClientSession | None = None
 
     async def run(
@@ -45,16 +45,16 @@ class Readiness:
             headers={"User-Agent": "hearth-readiness", "Accept": "*/*"},
             skip_auto_headers=("Accept-Encoding",),
         ) as self._session:
-            await self._nursery.run(task_status=task_status)
+            await self._tasks.run(task_status=task_status)
 
-    def nudge(self, key: ServiceKey) -> None:
+    def wake(self, key: ServiceKey) -> None:
         """Somebody may wait, or a pod may be new: begin to ask where it is worth it."""
         if self._session is None or not self._wanted(key):
             return
-        for uid, (backend, question) in self._endpoints.unsure(key).items():
+        for uid, (backend, question) in self._endpoints.to_probe(key).items():
             if uid not in self._asking:
                 self._asking.add(uid)
-                self._nursery.spawn(partial(self._ask, key, backend, question))
+                self._tasks.spawn(partial(self._ask, key, backend, question))
 
     def __len__(self) -> int:
         """Pods being asked now."""
@@ -66,21 +66,21 @@ class Readiness:
         since = anyio.current_time()
         request = _request(question)
         try:
-            while self._wanted(key) and backend.uid in self._endpoints.unsure(key):
+            while self._wanted(key) and backend.uid in self._endpoints.to_probe(key):
                 began = anyio.current_time()
                 answer = await self._answer(backend.host, question)
                 if answer is None:
                     break
                 result = ProbeResult(request=request, answer=answer)
                 now = anyio.current_time()
-                self._endpoints.unanswered(key, backend.uid, result, now=now)
+                self._endpoints.probe_failed(key, backend.uid, result, now=now)
                 late = began - since > LATER_AFTER_S
                 await anyio.sleep_until(began + (LATER_PERIOD_S if late else PERIOD_S))
             else:
                 return
         finally:
             self._asking.discard(backend.uid)
-        self._endpoints.answered(key, backend.uid)
+        self._endpoints.probe_passed(key, backend.uid)
 
     async def _answer(self, host: str, question: HttpReadiness | TcpReadiness) -> str | None:
         """None: ready."""

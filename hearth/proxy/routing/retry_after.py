@@ -54,14 +54,14 @@ class _Start:
     """Whether there was no pod: only such a start says how long one takes."""
 
 
-class Estimate:
+class RetryAfterEstimate:
     """Learned per service while the process lives."""
 
     def __init__(self) -> None:
         self._began: dict[ServiceKey, _Start] = {}
         self._took_s: dict[ServiceKey, deque[float]] = {}
 
-    def cold(self, key: ServiceKey, *, now: float, limit_s: float, pods: bool) -> None:
+    def activation_began(self, key: ServiceKey, *, now: float, limit_s: float, pods: bool) -> None:
         """An activation runs; the first call marks its start.  `pods`: whether there are any.
 
         One that began longer ago than `limit_s`, and of which no pod is left, was given up since,
@@ -71,19 +71,19 @@ class Estimate:
         if began is None or (now - began.at > limit_s and not pods):
             self._began[key] = _Start(now, from_nothing=not pods)
 
-    def ready(self, key: ServiceKey, *, now: float) -> None:
+    def became_ready(self, key: ServiceKey, *, now: float) -> None:
         """It has an endpoint."""
         began = self._began.pop(key, None)
         if began is not None and began.from_nothing:
             self._took_s.setdefault(key, deque(maxlen=STARTS)).append(now - began.at)
 
-    def forget(self, key: ServiceKey) -> None:
+    def attempt_failed(self, key: ServiceKey) -> None:
         """The attempt failed."""
         self._began.pop(key, None)
 
-    def drop(self, key: ServiceKey) -> None:
+    def remove(self, key: ServiceKey) -> None:
         """The service is gone."""
-        self.forget(key)
+        self.attempt_failed(key)
         self._took_s.pop(key, None)
 
     def retry_after_s(self, key: ServiceKey, *, now: float) -> int:

@@ -16,7 +16,7 @@ class Availability(Enum):
 
     USABLE = auto()
     """An endpoint that takes requests."""
-    CHECKED = auto()
+    PROBED = auto()
     """An endpoint broke a response off, and is being asked whether it takes connections: a matter
     of milliseconds, and nothing is started for it."""
     REFUSING = auto()
@@ -36,7 +36,7 @@ class _Doubt:
     """It took no connection when it was last asked; else it broke a response off."""
 
 
-class Endpoints:
+class UsableEndpoints:
     """A ready pod that refuses a connection counts as not ready until it accepts one.
 
     Listeners are told of every change that may make an endpoint usable or unusable.
@@ -61,12 +61,12 @@ class Endpoints:
             return Availability.USABLE
         endpoints = self._routes.endpoints(key)
         if any(not self._doubts[b.uid].refused for b in endpoints):
-            return Availability.CHECKED
+            return Availability.PROBED
         if any(doubt.key == key and doubt.refused for doubt in self._doubts.values()):
             return Availability.REFUSING
         return Availability.UNREADY if self._routes.was_ready(key) else Availability.ABSENT
 
-    def unsure(self, key: ServiceKey) -> dict[str, tuple[Backend, HttpReadiness | TcpReadiness]]:
+    def to_probe(self, key: ServiceKey) -> dict[str, tuple[Backend, HttpReadiness | TcpReadiness]]:
         """By uid, backends the gateway may ask itself, each with the question.
 
         One that refused must first accept a connection where requests go: its readiness may be
@@ -78,20 +78,20 @@ class Endpoints:
                 found[backend.uid] = (backend, TcpReadiness(port=backend.port))
         return found
 
-    def refused(self, key: ServiceKey, backend: Backend) -> None:
+    def connection_refused(self, key: ServiceKey, backend: Backend) -> None:
         """It took no connection: nothing was sent to it."""
         self._doubt(key, backend, refused=True)
         self._routes.lost(key, backend.uid)
         self._tell(key)
 
-    def broke_off(self, key: ServiceKey, backend: Backend) -> None:
+    def response_broke(self, key: ServiceKey, backend: Backend) -> None:
         """It broke a response off and may be going down: it is asked before its next request."""
         if backend.uid not in self._doubts:
             self._doubt(key, backend, refused=False)
             self._tell(key)
 
-    def unanswered(self, key: ServiceKey, uid: str, result: ProbeResult, *, now: float) -> None:
-        """So it answered the question of `unsure`; it will be asked again."""
+    def probe_failed(self, key: ServiceKey, uid: str, result: ProbeResult, *, now: float) -> None:
+        """So it answered the question of `to_probe`; it will be asked again."""
         self._routes.probed(key, uid, result, now=now)
         doubt = self._doubts.get(uid)
         if doubt is not None and not doubt.refused:
@@ -99,8 +99,8 @@ class Endpoints:
             self._routes.lost(key, uid)
             self._tell(key)
 
-    def answered(self, key: ServiceKey, uid: str) -> None:
-        """It answered the question of `unsure`."""
+    def probe_passed(self, key: ServiceKey, uid: str) -> None:
+        """It answered the question of `to_probe`."""
         if self._doubts.pop(uid, None) is not None:
             self._routes.now_ready(uid)
             self._tell(key)

@@ -2,9 +2,9 @@
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy.config import GatewayConfig
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.routing import auth, model_ids
-from hearth.proxy.routing.api_keys import Keys
+from hearth.proxy.routing.api_keys import ApiKeys
 from hearth.proxy.routing.hosts import Everything, Scope
 from hearth.routes import Route, RouteTable
 
@@ -15,7 +15,7 @@ _SCOPES = 1024
 class Door:
     """What it cannot tell at once, `knock` finds out."""
 
-    def __init__(self, routes: RouteTable, keys: Keys, config: GatewayConfig) -> None:
+    def __init__(self, routes: RouteTable, keys: ApiKeys, config: GatewayConfig) -> None:
         self._routes = routes
         self._keys = keys
         self._config = config
@@ -35,22 +35,23 @@ class Door:
         return found
 
     def scope(self, host: bytes) -> Scope:
-        """What a Host header stands for.  Raises Problem."""
+        """What a Host header stands for.  Raises GatewayError."""
         found = self.find_scope(host)
         if found is None:
             text = host.decode("utf-8", "replace")
-            raise Problem(
-                Code.MODEL_NOT_FOUND,
+            hosts = self._config.hosts
+            raise GatewayError(
+                ErrorCode.MODEL_NOT_FOUND,
                 f"Nothing is served under the host {text[:200]!r}. Hosts that would work:"
-                f" {self._config.hosts.advice()}.{self._config.hosts.perhaps_unknown(text)}",
+                f" {hosts.usable_hosts()}.{hosts.unknown_name_hint(text)}",
             )
         return found
 
     def named(self, model: str | None, scope: Scope) -> ServiceKey:
-        """The service that a body's `model` stands for.  Raises Problem."""
+        """The service that a body's `model` stands for.  Raises GatewayError."""
         if model is None:
-            raise Problem(
-                Code.INVALID_REQUEST,
+            raise GatewayError(
+                ErrorCode.INVALID_REQUEST,
                 "The request names no model; GET /v1/models lists what can be used.",
                 param="model",
             )
@@ -60,26 +61,26 @@ class Door:
         return key
 
     def route(self, key: ServiceKey) -> Route:
-        """The route of the service that a Host stands for.  Raises Problem."""
+        """The route of the service that a Host stands for.  Raises GatewayError."""
         route = self._routes.find(key)
         if route is None:
-            raise no_model(str(key), more=self._config.hosts.perhaps_own(key))
+            raise no_model(str(key), more=self._config.hosts.own_name_hint(key))
         return route
 
-    def open(self, route: Route, offered: str | None) -> bool:
+    def open(self, route: Route, sent_key: str | None) -> bool:
         """Whether the sender may pass by what is known; if not, `knock` decides."""
-        return auth.known(route, offered, self._keys)
+        return auth.is_known(route, sent_key, self._keys)
 
-    async def knock(self, route: Route, offered: str | None) -> None:
-        """Raises Problem unless the service is open or `offered` is its key."""
-        await auth.check(route, offered, self._keys)
+    async def knock(self, route: Route, sent_key: str | None) -> None:
+        """Raises GatewayError unless the service is open or `sent_key` is its key."""
+        await auth.check(route, sent_key, self._keys)
 
 
-def no_model(model: str, *, more: str = "") -> Problem:
+def no_model(model: str, *, more: str = "") -> GatewayError:
     """The 404 of a name that stands for nothing."""
     shown = model if len(model) <= 100 else f"{model[:100]}..."
-    return Problem(
-        Code.MODEL_NOT_FOUND,
+    return GatewayError(
+        ErrorCode.MODEL_NOT_FOUND,
         f"There is no model {shown!r} here. GET /v1/models lists those that you may use; on a host"
         f" shared by all namespaces their names are 'namespace/name'.{more}",
         param="model",

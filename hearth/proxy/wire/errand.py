@@ -12,10 +12,10 @@ from hearth.api.meta import ServiceKey
 from hearth.demand import DemandClaim, QueueFull
 from hearth.host_port import authority
 from hearth.proxy import error_messages
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.observer import Outcome
 from hearth.proxy.routing import admission
-from hearth.proxy.routing.endpoint_queue import Place
+from hearth.proxy.routing.endpoint_queue import EndpointSlot
 from hearth.proxy.routing.usable_endpoints import Availability
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.link import Link
@@ -31,9 +31,9 @@ log = logging.getLogger(__name__)
 
 _CHECK_S = 5.0
 """How long a request that starts nothing waits for an endpoint that is being checked."""
-_AT_ONCE = (Availability.USABLE, Availability.CHECKED)
+_AT_ONCE = (Availability.USABLE, Availability.PROBED)
 """Where an endpoint may answer within milliseconds: an early 200 would cost its own status."""
-_COMES_AGAIN = (Code.COLD_START, Code.ACTIVATION_FAILED, Code.ACTIVATION_TIMEOUT)
+_COMES_AGAIN = (ErrorCode.COLD_START, ErrorCode.ACTIVATION_FAILED, ErrorCode.ACTIVATION_TIMEOUT)
 """Told with when to come again to a service that starts."""
 
 
@@ -94,7 +94,7 @@ class Errand(ABC):
         self.began_at = self.given_at = began_at
         self.state = State.NEW
         self.claim: DemandClaim | None = None
-        self.place: Place | None = None
+        self.place: EndpointSlot | None = None
         self.link: Link | None = None
         self.held = False
         """Whether it met no free endpoint."""
@@ -123,7 +123,7 @@ class Errand(ABC):
             except QueueFull as error:
                 raise error_messages.queue_full(self.key, route.max_queue) from error
         self.parts.sweep.watch(self)
-        place = self.parts.activation.take(self.key)
+        place = self.parts.activation.try_acquire(self.key)
         if place is None:
             self.hold()
         else:
@@ -135,36 +135,36 @@ class Errand(ABC):
         activation = self.parts.activation
         if not self.held:
             self.held = True
-            self.ticket = activation.ticket()
+            self.ticket = activation.next_ticket()
             if self.stream:
                 self._show_life()
                 if self.state is State.OVER:
                     # The client was lost within that write.
                     return
         self.enter(State.WAIT, self.deadline)
-        place = activation.join(self.key, self)
+        place = activation.enqueue(self.key, self)
         if place is not None:
             self._try(place)
 
     @guarded
-    def granted(self, place: Place) -> None:
+    def granted(self, place: EndpointSlot) -> None:
         """The activation gives it a place."""
         self._try(place)
 
     @guarded
-    def refused(self, problem: Problem) -> None:
+    def refused(self, problem: GatewayError) -> None:
         """Waiting has no use any more."""
         self.state = State.NEW
         if self.passive:
             raise self._starts_none()
-        if problem.code is Code.COLD_START:
-            self.parts.activation.cold(self.route())
+        if problem.code is ErrorCode.COLD_START:
+            self.parts.activation.begin_activation(self.route())
         self._send_away(problem)
 
     def carry_on(
         self,
         claim: DemandClaim,
-        place: Place,
+        place: EndpointSlot,
         link: Link | None,
         *,
         route: Route,
@@ -188,7 +188,7 @@ class Errand(ABC):
         self.link = link
         self.state = State.SENT
         backend = self.place.backend
-        key = self.parts.engine_keys.line(self.key.namespace, backend)
+        key = self.parts.engine_keys.field_line(self.key.namespace, backend)
         link.send(self, *self.sending.request(backend, key))
         if self.paused:
             link.pause()
@@ -198,7 +198,7 @@ class Errand(ABC):
         """The endpoint takes no connection: nothing was sent."""
         assert self.place is not None
         self.state = State.NEW
-        self.parts.endpoints.refused(self.key, self.place.backend)
+        self.parts.endpoints.connection_refused(self.key, self.place.backend)
         self.parts.observer.backend_failed(self.key, reason="unreachable")
         log.info("endpoint refused", extra=self.names())
         self.let_go()
@@ -207,7 +207,7 @@ class Errand(ABC):
     @guarded
     def exhausted(self) -> None:
         """There is no file or port for a connection: nothing was sent, no endpoint is to blame."""
-        raise error_messages.no_connection_left()
+        raise error_messages.no_upstream_connection_left()
 
     def failed(self) -> None:
         """A defect of ours."""
@@ -221,7 +221,7 @@ class Errand(ABC):
         whole = self.reply.events and self.reply.whole
         self._end_by(Outcome.OK if whole else Outcome.CLIENT_CANCELLED)
 
-    def fail(self, problem: Problem) -> None:
+    def fail(self, problem: GatewayError) -> None:
         """End with an error of ours."""
         self.close()
         self.visitor.fail(problem)
@@ -268,11 +268,11 @@ class Errand(ABC):
         }
 
     def route(self) -> Route:
-        """As it is now.  Raises Problem, also where another service has the name by now: that one
-        has another key, maybe, and another model."""
+        """As it is now.  Raises GatewayError, also where another service has the name by now: that
+        one has another key, maybe, and another model."""
         route = self.parts.door.route(self.key)
         if route.uid != self.uid:
-            raise error_messages.deleted()
+            raise error_messages.model_deleted()
         return route
 
     @abstractmethod
@@ -298,12 +298,12 @@ class Errand(ABC):
         if self.parts.endpoints.availability(self.key) not in _AT_ONCE:
             self.write(self.reply.heartbeat(date=self.parts.sweep.date()))
 
-    def _starts_none(self) -> Problem:
+    def _starts_none(self) -> GatewayError:
         if self.parts.endpoints.usable(self.key):
             return error_messages.all_busy(self.key)
         activation = self.parts.activation
-        starting = activation.wanted(self.key)
-        return error_messages.starts_none(
+        starting = activation.is_wanted(self.key)
+        return error_messages.not_an_inference_request(
             self.key, activation.retry_after_s(self.key) if starting else None
         )
 
@@ -316,9 +316,9 @@ class Errand(ABC):
             raise self._starts_none()
         match decision:
             case admission.Hold():
-                activation.cold(route)
+                activation.begin_activation(route)
             case admission.Reject(problem):
-                activation.cold(route)
+                activation.begin_activation(route)
                 self._send_away(problem)
             case admission.Refuse(problem):
                 raise problem
@@ -328,47 +328,47 @@ class Errand(ABC):
     def _waited_too_long(self) -> NoReturn:
         if self.passive:
             raise self._starts_none()
-        self._send_away(self.parts.activation.late(self.key))
+        self._send_away(self.parts.activation.timeout_error(self.key))
 
-    def _send_away(self, problem: Problem) -> NoReturn:
+    def _send_away(self, problem: GatewayError) -> NoReturn:
         """Whoever is told when to come again will find the service wanted."""
         if problem.retry_after_s is not None and problem.code in _COMES_AGAIN:
-            self.parts.activation.sent_away(self.key, retry_after_s=problem.retry_after_s)
+            self.parts.activation.told_to_retry(self.key, retry_after_s=problem.retry_after_s)
         raise problem
 
-    def _try(self, place: Place) -> None:
+    def _try(self, place: EndpointSlot) -> None:
         self.place = place
         route = self.route()
         self.idle_s = route.idle_timeout_s
         self.given_at = self.parts.sweep.time()
         self.enter(State.NAME, self.given_at + route.response_timeout_s)
         name = self.parts.names.name(self.key, place.backend, self.sending.model)
-        known = self.parts.engine_keys.fresh(self.key.namespace, place.backend)
+        known = self.parts.engine_keys.is_fresh(self.key.namespace, place.backend)
         if name is Unknown.UNKNOWN or not known:
             self.parts.spawn(lambda: self._learn(place))
             return
         self.sending.call_it(name)
         self.dial()
 
-    async def _learn(self, place: Place) -> None:
+    async def _learn(self, place: EndpointSlot) -> None:
         if self.place is not place:
             # The client left before this began.
             return
         names, keys, backend = self.parts.names, self.parts.engine_keys, place.backend
         problem = None
         try:
-            await keys.learn(self.key.namespace, backend)
+            await keys.refresh(self.key.namespace, backend)
             if names.name(self.key, backend, self.sending.model) is Unknown.UNKNOWN:
                 token = keys.token(self.key.namespace, backend)
                 own = f"Bearer {token}" if token else self.sending.authorization
                 await names.ask(backend, own)
-        except Problem as error:
+        except GatewayError as error:
             problem = error
         if self.state is State.NAME and self.place is place:
             self._learnt(place, problem)
 
     @guarded
-    def _learnt(self, place: Place, problem: Problem | None) -> None:
+    def _learnt(self, place: EndpointSlot, problem: GatewayError | None) -> None:
         if problem is not None:
             raise problem
         self.sending.call_it(self.parts.names.name(self.key, place.backend, self.sending.model))

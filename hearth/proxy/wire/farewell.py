@@ -4,8 +4,8 @@ import logging
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy import error_messages
-from hearth.proxy.body.body_budget import Held
-from hearth.proxy.errors import Code, ErrorBody, Problem
+from hearth.proxy.body.body_budget import BufferedBody
+from hearth.proxy.errors import ErrorBody, ErrorCode, GatewayError
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.reply import Reply, Unfinished
 from hearth.proxy.wire.states import Client
@@ -36,11 +36,11 @@ class Farewell:
         self._client = client
         self._began_at = parts.sweep.time()
         self._key: ServiceKey | None = None
-        self._held: Held | None = None
+        self._held: BufferedBody | None = None
         self._turn: Turn | None = None
         self._over = False
 
-    def fail(self, problem: Problem) -> None:
+    def fail(self, problem: GatewayError) -> None:
         """End with an error of ours, in the form that is still possible."""
         # It has arrived.  Frames that it was raised through may hold it themselves: a circle.
         problem.__traceback__ = None
@@ -82,9 +82,9 @@ class Farewell:
         if self._turn is not None:
             self._turn.close()
         if self.reply.begun:
-            self.broken(Code.INTERNAL_ERROR)
+            self.broken(ErrorCode.INTERNAL_ERROR)
         else:
-            self.fail(error_messages.mistake())
+            self.fail(error_messages.internal_error())
 
     def _failed(self) -> None:
         log.exception("request failed", extra={"service": str(self._key)})

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Callable
 
 from hearth.proxy import error_messages
-from hearth.proxy.body.body_budget import Held
-from hearth.proxy.errors import Problem
+from hearth.proxy.body.body_budget import BufferedBody
+from hearth.proxy.errors import GatewayError
 from hearth.proxy.wire import heads, strangers
 from hearth.proxy.wire.gate import Seen, look
 from hearth.proxy.wire.intake import Intake
@@ -167,9 +167,9 @@ class Front(Shortcut):
             case Phase.IDLE if not self.buffer:
                 self.close()
             case Phase.IDLE:
-                self._reject(error_messages.stalled(self.parts.config.head_s))
+                self._reject(error_messages.body_timeout(self.parts.config.head_s))
             case Phase.BODY:
-                self.refuse(error_messages.stalled(self.parts.config.upload_idle_s))
+                self.refuse(error_messages.body_timeout(self.parts.config.upload_idle_s))
             case Phase.SURPLUS:
                 self._turn_away()
             case Phase.KNOCK | Phase.BUSY:
@@ -247,7 +247,7 @@ class Front(Shortcut):
                 idle_s=parts.config.upload_idle_s,
                 now=parts.sweep.time(),
             )
-        except Problem as problem:
+        except GatewayError as problem:
             self.refuse(problem, head)
             return
         if passes:
@@ -262,11 +262,11 @@ class Front(Shortcut):
         problem = None
         try:
             await visit.knock()
-        except Problem as error:
+        except GatewayError as error:
             problem = error
         except Exception:
             log.exception("request failed")
-            problem = error_messages.mistake()
+            problem = error_messages.internal_error()
         if self.visit is not visit:
             return
         self.state = Phase.BODY
@@ -283,7 +283,7 @@ class Front(Shortcut):
             self.write(_CONTINUE)
         self.progressed(0)
 
-    def whole(self, held: Held) -> None:
+    def whole(self, held: BufferedBody) -> None:
         visit = self.visit
         self.state = Phase.BUSY
         self.due = NEVER
@@ -292,7 +292,7 @@ class Front(Shortcut):
 
     # Answers before a request is whole, and the connection's end
 
-    def refuse(self, problem: Problem, head: heads.RequestHead | None = None) -> None:
+    def refuse(self, problem: GatewayError, head: heads.RequestHead | None = None) -> None:
         """Answer the request whose body is not here yet, or not all of it."""
         visit = self.visit
         if not isinstance(visit, Visit):
@@ -316,7 +316,7 @@ class Front(Shortcut):
         self.parts.clients.rejected()
         self._reject(error_messages.too_many_connections())
 
-    def _reject(self, problem: Problem) -> None:
+    def _reject(self, problem: GatewayError) -> None:
         """Answer what is no request."""
         self.parts.observer.rejected(None, reason=problem.code)
         reply = Reply(http11=True, last=True, extra=b"", ids=self.parts.request_ids)

@@ -12,7 +12,7 @@ from aiohttp import HttpVersion, HttpVersion10, HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 
 from hearth.proxy.body import body_budget
-from hearth.proxy.errors import Problem
+from hearth.proxy.errors import GatewayError
 from hearth.proxy.wire import connection, heads
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.sweep import NEVER
@@ -107,7 +107,7 @@ async def serve(parts: Parts, request: web.BaseRequest, asked: heads.RequestHead
     peer = connection.spelled(request.remote or "unknown")
     visit = Visit(parts, guest, asked, peer=peer, scheme=request.scheme.encode())
     guest.visit = visit
-    held = body_budget.Held(parts.budget)
+    held = body_budget.BufferedBody(parts.budget)
     place = request.protocol
     if isinstance(place, GuestConnection):
         place.seat(guest)
@@ -121,7 +121,7 @@ async def serve(parts: Parts, request: web.BaseRequest, asked: heads.RequestHead
                 limit_bytes=parts.config.body_limit_bytes,
                 idle_s=parts.config.upload_idle_s,
             )
-        except Problem as problem:
+        except GatewayError as problem:
             held.drop()
             visit.reply.last |= not request.content.at_eof()
             visit.fail(problem)

@@ -4,7 +4,7 @@ import re
 
 import httptools
 
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.wire import request_ids
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -40,13 +40,13 @@ _SHORT_S = 4
 class Malformed(Exception):
     """The other side does not speak HTTP/1 as we accept it; the message says what is wrong."""
 
-    code = Code.INVALID_REQUEST
+    code = ErrorCode.INVALID_REQUEST
 
 
 class TooLarge(Malformed):
     """There is more of it than we accept."""
 
-    code = Code.HEADERS_TOO_LARGE
+    code = ErrorCode.HEADERS_TOO_LARGE
 
 
 # Made anew for each request: an exception keeps what it was raised through.
@@ -323,9 +323,9 @@ def answer(data: bytes) -> AnswerHead:
     return AnswerHead(status, seen.reason, fields, http11=version == "1.1")
 
 
-def problem(malformed: Malformed) -> Problem:
+def problem(malformed: Malformed) -> GatewayError:
     """What a client is told of its own mistake."""
-    return Problem(malformed.code, str(malformed))
+    return GatewayError(malformed.code, str(malformed))
 
 
 def _tokens(value: bytes) -> frozenset[bytes]:

@@ -1,7 +1,7 @@
 """How much of a request's body is here, and whether more may come.  No I/O."""
 
 from hearth.proxy import error_messages
-from hearth.proxy.body.body_budget import Budget, Held, Pace
+from hearth.proxy.body.body_budget import BodyBudget, BufferedBody, UploadPace
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.framing import Chunked, Misframed
 
@@ -16,29 +16,29 @@ class Intake:
     def __init__(
         self,
         head: heads.RequestHead,
-        budget: Budget,
+        budget: BodyBudget,
         *,
         limit_bytes: int,
         idle_s: float,
         now: float,
     ) -> None:
-        """Raises Problem: 413 above the limit, 503 without room."""
-        self.held = Held(budget)
+        """Raises GatewayError: 413 above the limit, 503 without room."""
+        self.held = BufferedBody(budget)
         self.sized = not head.chunked
         self.size = head.length or 0
         """Of a sized body."""
         if self.size > limit_bytes:
-            raise error_messages.too_large(limit_bytes)
+            raise error_messages.body_too_large(limit_bytes)
         self.held.expect(self.size)
         self.done = self.sized and self.size == 0
         self._limit_bytes = limit_bytes
-        self._pace = Pace(idle_s=idle_s, now=now)
+        self._pace = UploadPace(idle_s=idle_s, now=now)
         self._data = bytearray()
         self._chunks = None if self.sized else Chunked(decode=True)
 
     def take(self, data: bytes) -> bytes:
         """Consume from `data`; what is left of it follows the body, or is to be offered again
-        with more.  Raises Problem."""
+        with more.  Raises GatewayError."""
         if self._chunks is None:
             if len(data) < self.size:
                 self.held.grow(len(data))
@@ -48,10 +48,10 @@ class Intake:
         try:
             content = self._chunks.walk(data)
         except Misframed as error:
-            raise error_messages.misframed() from error
+            raise error_messages.badly_framed_body() from error
         size = len(self._data) + len(content)
         if size > self._limit_bytes:
-            raise error_messages.too_large(self._limit_bytes)
+            raise error_messages.body_too_large(self._limit_bytes)
         self.held.grow(size)
         self._data += content
         if self._chunks.ended:
@@ -60,11 +60,11 @@ class Intake:
         return b""
 
     def fill(self, data: Buffer) -> None:
-        """The body is whole.  Raises Problem (overloaded)."""
+        """The body is whole.  Raises GatewayError (overloaded)."""
         self.held.grow(len(data))
         self.held.data = data
         self.done = True
 
     def due(self, now: float, *, have: int = 0) -> float:
         """When the client must be given up if nothing more comes."""
-        return self._pace.due(now, have_bytes=max(have, len(self._data)))
+        return self._pace.deadline(now, have_bytes=max(have, len(self._data)))

@@ -51,7 +51,7 @@ class Lingering(Connection):
         """Close once the client has taken everything, or has had the time to."""
         self.last = True
         if self.transport is not None:
-            self.due = self.parts.sweep.time() + self.parts.config.stall_s
+            self.due = self.parts.sweep.time() + self.parts.config.client_stall_s
             self.transport.close()
 
     def let_go(self) -> asyncio.Transport | None:

@@ -12,7 +12,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 
-from hearth.proxy.background import Main
+from hearth.proxy.background import Job
 from hearth.proxy.wire.client_limit import ClientLimit
 
 log = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class Listener:
         make: Make,
         *,
         clients: ClientLimit,
-        spawn: Callable[[Main], None],
+        spawn: Callable[[Job], None],
     ) -> None:
         """`servers`, one or more, are bound and do not serve yet; `spawn` runs a coroutine."""
         self._loop = asyncio.get_running_loop()

@@ -7,14 +7,14 @@ from typing import Protocol
 import anyio
 
 from hearth.demand import DemandTable
-from hearth.proxy.background import Main
-from hearth.proxy.body.body_budget import Budget
+from hearth.proxy.background import Job
+from hearth.proxy.body.body_budget import BodyBudget
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.observer import Observer
-from hearth.proxy.routing.endpoint_queue import Activation
+from hearth.proxy.routing.endpoint_queue import EndpointQueue
 from hearth.proxy.routing.engine_keys import EngineKeys
-from hearth.proxy.routing.load_balancer import Balance
-from hearth.proxy.routing.usable_endpoints import Endpoints
+from hearth.proxy.routing.load_balancer import LoadBalancer
+from hearth.proxy.routing.usable_endpoints import UsableEndpoints
 from hearth.proxy.wire.client_limit import ClientLimit
 from hearth.proxy.wire.door import Door
 from hearth.proxy.wire.names import ServedNames
@@ -65,9 +65,9 @@ class Parts:
 
     routes: RouteTable
     demand: DemandTable
-    endpoints: Endpoints
-    activation: Activation
-    balance: Balance
+    endpoints: UsableEndpoints
+    activation: EndpointQueue
+    balance: LoadBalancer
     pool: Pool
     plans: Plans
     names: ServedNames
@@ -75,11 +75,11 @@ class Parts:
     observer: Observer
     door: Door
     sweep: Sweep
-    budget: Budget
+    budget: BodyBudget
     clients: ClientLimit
     config: GatewayConfig
     clock: Callable[[], float]
-    spawn: Callable[[Main], None]
+    spawn: Callable[[Job], None]
     """Runs a coroutine for as long as the gateway serves; it must not raise."""
     changed: Callable[[], None]
     """Called when a request or a connection has ended."""

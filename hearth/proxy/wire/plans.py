@@ -68,7 +68,7 @@ class Plan:
         self.answers = answers
         self.last = not head.keep
         self.line = b"POST %b HTTP/1.1\r\nHost: " % head.target
-        self.sent_key = auth.offered(
+        self.sent_key = auth.sent_key(
             head.field(b"authorization"), head.field(b"x-api-key") if asked.anthropic else b""
         )
         self._scope = scope
@@ -258,7 +258,7 @@ def cors_lines(head: heads.RequestHead, config: GatewayConfig) -> bytes:
     if not config.cors_origins:
         return b""
     origin = head.field(b"origin").decode("latin-1") or None
-    return rewriting.lines(cors.cors(origin, config.cors_origins).items())
+    return rewriting.lines(cors.response_fields(origin, config.cors_origins).items())
 
 
 def cross_site(head: heads.RequestHead, config: GatewayConfig) -> bool:

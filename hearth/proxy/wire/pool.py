@@ -10,7 +10,7 @@ import anyio.lowlevel
 
 from hearth import running_time, tcp_keepalive
 from hearth.host_port import authority
-from hearth.proxy.background import Main
+from hearth.proxy.background import Job
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.sweep import NEVER, Sweep
 
@@ -64,7 +64,7 @@ class Pool:
     def __init__(
         self,
         sweep: Sweep,
-        spawn: Callable[[Main], None],
+        spawn: Callable[[Job], None],
         *,
         connect_timeout_s: float,
         limit: int = 1 << 20,

@@ -3,8 +3,8 @@
 import asyncio
 from abc import abstractmethod
 
-from hearth.proxy.body.body_budget import Held
-from hearth.proxy.errors import Problem
+from hearth.proxy.body.body_budget import BufferedBody
+from hearth.proxy.errors import GatewayError
 from hearth.proxy.wire.intake import Intake
 from hearth.proxy.wire.lingering import Lingering
 from hearth.proxy.wire.parts import Parts
@@ -23,11 +23,11 @@ class Receiving(Lingering):
         """The body that is being taken in."""
 
     @abstractmethod
-    def whole(self, held: Held) -> None:
+    def whole(self, held: BufferedBody) -> None:
         """The body is here; what follows it is in the buffer."""
 
     @abstractmethod
-    def refuse(self, problem: Problem) -> None:
+    def refuse(self, problem: GatewayError) -> None:
         """The body is not wanted, or not well-formed."""
 
     @abstractmethod
@@ -42,7 +42,7 @@ class Receiving(Lingering):
         if not intake.done:
             try:
                 self.buffer = intake.take(self.buffer)
-            except Problem as problem:
+            except GatewayError as problem:
                 self.refuse(problem)
                 return False
         if intake.done:
@@ -64,10 +64,10 @@ class Receiving(Lingering):
         """How many bytes a big body may take in memory; 0: its request is refused."""
         if self.intake is None:
             return 0
-        size = at_best if self.parts.budget.ample(at_best) else at_least
+        size = at_best if self.parts.budget.has_ample_room(at_best) else at_least
         try:
             self.intake.held.grow(size)
-        except Problem as problem:
+        except GatewayError as problem:
             self.refuse(problem)
             return 0
         return size

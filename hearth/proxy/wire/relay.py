@@ -3,7 +3,7 @@
 from enum import Enum, auto
 
 from hearth.proxy import errors
-from hearth.proxy.errors import Code, ErrorBody
+from hearth.proxy.errors import ErrorBody, ErrorCode
 from hearth.proxy.observer import Outcome
 from hearth.proxy.wire import endings, heads
 from hearth.proxy.wire.framing import Chunked, Misframed, Unbounded
@@ -178,9 +178,9 @@ class Relay:
             return
         text, status = self._text[:_ERROR_BYTES], self._answer.status
         if status >= 400:
-            self.error = errors.relayed(status, text)
+            self.error = errors.from_upstream(status, text)
         else:
             # Some engines say what is wrong under a 200.
-            self.error = errors.refused(text)
-            self.outcome = Code.UPSTREAM_ERROR
+            self.error = errors.from_ok_response(text)
+            self.outcome = ErrorCode.UPSTREAM_ERROR
         self.verdict = Verdict.UNFIT if self.error is None else Verdict.TOLD

@@ -5,7 +5,7 @@ from enum import Enum, auto
 from http import HTTPStatus
 
 from hearth.proxy import errors
-from hearth.proxy.errors import Dialect, ErrorBody, Problem
+from hearth.proxy.errors import Dialect, ErrorBody, GatewayError
 from hearth.proxy.wire import framing, heads, rewriting
 from hearth.proxy.wire.completion import Completion
 from hearth.proxy.wire.framing import Body, Chunked, Sized, Unbounded
@@ -202,11 +202,11 @@ class Reply:
         """
         return self._event(None) + self._last()
 
-    def problem(self, problem: Problem, *, date: bytes) -> bytes:
+    def problem(self, problem: GatewayError, *, date: bytes) -> bytes:
         """End with an error of ours, in the form that is still possible.  Raises Unfinished."""
         if self.begun:
-            return self.error(errors.of(problem))
-        text = errors.body(errors.of(problem), self.dialect)
+            return self.error(errors.envelope(problem))
+        text = errors.body(errors.envelope(problem), self.dialect)
         fields = {"Content-Type": "application/json", **problem.headers()}
         return self.complete(problem.status, text, rewriting.lines(fields.items()), date=date)
 

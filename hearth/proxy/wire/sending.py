@@ -4,7 +4,7 @@ import msgspec
 
 from hearth.host_port import authority
 from hearth.proxy.body import body_fields
-from hearth.proxy.body.body_budget import Held
+from hearth.proxy.body.body_budget import BufferedBody
 from hearth.proxy.wire.heads import RequestHead
 from hearth.proxy.wire.link import Piece
 from hearth.proxy.wire.names import Unknown
@@ -32,7 +32,7 @@ class Sending:
         method: str,
         target: bytes,
         fields: bytes,
-        held: Held,
+        held: BufferedBody,
         content_type: str = "",
         model: str | None = None,
         form: bool = False,
@@ -69,7 +69,7 @@ class Sending:
             if self.spans is None:
                 self.find()
             value = self.name.encode() if self._form else msgspec.json.encode(self.name)
-            pieces = body_fields.spliced(data, self.spans or (), value)
+            pieces = body_fields.replace_spans(data, self.spans or (), value)
             size = sum(map(len, pieces))
         length = b"Content-Length: %d\r\n" % size if size or self._line.startswith(b"POST") else b""
         head = b"%b%b\r\n%b%b%b\r\n" % (
@@ -87,7 +87,12 @@ class Sending:
 
 
 def prepared(
-    head: RequestHead, target: body_fields.Target, held: Held, *, fields: bytes, authenticated: bool
+    head: RequestHead,
+    target: body_fields.BodyFields,
+    held: BufferedBody,
+    *,
+    fields: bytes,
+    authenticated: bool,
 ) -> Sending:
     """As its backend may see it; `authenticated`: the gateway checked its key."""
     return Sending(

@@ -67,7 +67,7 @@ class Shortcut(Receiving):
             return True
         if not taken or not self.parts.budget.fits(max(taken, len(data))):
             return False
-        self.parts.budget.take(len(data))
+        self.parts.budget.reserve(len(data))
         self.awaits = len(data)
         if not awaited:
             self.due = self.parts.sweep.time() + _SOON_S
@@ -95,7 +95,7 @@ class Shortcut(Receiving):
 
     def _await_none(self) -> None:
         size, self.awaits = self.awaits, 0
-        self.parts.budget.give(size)
+        self.parts.budget.release(size)
 
     def changed_over(self, visit: Visit) -> None:
         """The request goes on as `visit`."""

@@ -7,7 +7,7 @@ from enum import Enum, auto
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.errors import ErrorBody, Problem
+from hearth.proxy.errors import ErrorBody, GatewayError
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +35,7 @@ class Visitor(Protocol):
         """Bytes for the client."""
         ...
 
-    def fail(self, problem: Problem) -> None:
+    def fail(self, problem: GatewayError) -> None:
         """An error of ours."""
         ...
 
@@ -94,7 +94,7 @@ class Guarded(Protocol):
     state: State
     key: ServiceKey
 
-    def fail(self, problem: Problem) -> None:
+    def fail(self, problem: GatewayError) -> None:
         """End with an error of ours."""
         ...
 
@@ -116,7 +116,7 @@ def guarded(method: Callable[Concatenate[_E, _P], None]) -> Callable[Concatenate
             return
         try:
             method(self, *args, **kwargs)
-        except Problem as problem:
+        except GatewayError as problem:
             self.fail(problem)
         except Exception:
             log.exception("request failed", extra={"service": str(self.key)})

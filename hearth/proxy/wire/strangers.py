@@ -2,7 +2,7 @@
 
 from aiohttp import http_exceptions
 
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.wire import heads
 
 _TLS = "This port speaks plain HTTP, not TLS: use http:// instead of https://."
@@ -19,18 +19,20 @@ _GREETINGS = {
 }
 
 
-def greeting(buffer: bytes) -> Problem | None:
+def greeting(buffer: bytes) -> GatewayError | None:
     """What the first bytes of a connection say where they are another protocol's."""
     for first, words in _GREETINGS.items():
         if buffer.startswith(first):
-            return Problem(Code.INVALID_REQUEST, words)
+            return GatewayError(ErrorCode.INVALID_REQUEST, words)
     return None
 
 
-def unread(error: BaseException | None) -> Problem:
+def unread(error: BaseException | None) -> GatewayError:
     """What aiohttp's parser did not understand, in our words."""
     if isinstance(error, http_exceptions.LineTooLong):
-        return Problem(Code.HEADERS_TOO_LARGE, "A line of the request's head is too long.")
+        return GatewayError(
+            ErrorCode.HEADERS_TOO_LARGE, "A line of the request's head is too long."
+        )
     reason = ""
     for line in str(getattr(error, "message", "")).splitlines():
         if line.lstrip().startswith(("b'", 'b"')):
@@ -41,5 +43,5 @@ def unread(error: BaseException | None) -> Problem:
         return heads.problem(heads.too_many())
     if reason.startswith("Invalid method"):
         words = "The request's method is none that HTTP has."
-        return Problem(Code.METHOD_NOT_ALLOWED, words, allow="GET, POST")
+        return GatewayError(ErrorCode.METHOD_NOT_ALLOWED, words, allow="GET, POST")
     return heads.problem(heads.unreadable(reason))

@@ -2,7 +2,7 @@
 
 from hearth.demand import QueueFull
 from hearth.proxy.body import body_fields
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.wire.names import Unknown
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.plans import Plan, length
@@ -28,7 +28,7 @@ def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | Visit | int:
     if len(data) != begin + size or size > parts.plans.body_bytes:
         return size if len(data) < begin + size <= begin + parts.plans.body_bytes else 0
     body = data[begin:]
-    asked = body_fields.plain(body)
+    asked = body_fields.read_plain(body)
     if asked is None:
         return 0
     model, stream = asked
@@ -38,13 +38,13 @@ def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | Visit | int:
         return 0
     if route.authentication is not None and not parts.door.open(route, plan.sent_key):
         return 0
-    backend = parts.activation.free(route.key)
+    backend = parts.activation.peek(route.key)
     if backend is None:
         return _wait(parts, client, plan, route, body, model, stream)
-    if backend.engine_key and not parts.engine_keys.fresh(route.key.namespace, backend):
+    if backend.engine_key and not parts.engine_keys.is_fresh(route.key.namespace, backend):
         return 0
     name = parts.names.name(route.key, backend, model)
-    span = body_fields.only_model(body) if name is not None else None
+    span = body_fields.single_model_span(body) if name is not None else None
     if name is Unknown.UNKNOWN or (span is None) != (name is None):
         # The backend must be asked first, or the body looked through.
         return 0
@@ -53,11 +53,11 @@ def take(parts: Parts, client: WarmClient, data: bytes) -> Warm | Visit | int:
     except QueueFull:
         return 0
     try:
-        parts.budget.take(len(data))
-    except Problem:
+        parts.budget.reserve(len(data))
+    except GatewayError:
         claim.release()
         return 0
-    place = parts.activation.occupy(route.key, backend)
+    place = parts.activation.acquire(route.key, backend)
     return Warm(parts, client, plan, route, place, claim, data, begin, model, stream, name, span)
 
 
@@ -79,6 +79,6 @@ def _wait(
         visit.take_over(plan, route, body, model=model, stream=stream, began_at=began_at)
     except Exception:
         # Nobody else knows it yet: left as it is, it would run, and hold its body, for ever.
-        visit.broken(Code.INTERNAL_ERROR)
+        visit.broken(ErrorCode.INTERNAL_ERROR)
         raise
     return visit

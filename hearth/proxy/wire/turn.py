@@ -72,7 +72,7 @@ class Turn(Errand):
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
             return
         if head.status != 503 and not self.headed:
-            parts.balance.answered(uid)
+            parts.balance.succeeded(uid)
         self.sending.drop()
         if self.reply.begun:
             self._note_id(head)
@@ -151,7 +151,7 @@ class Turn(Errand):
     @guarded
     def cut(self) -> None:
         """The gateway stops."""
-        raise shutting_down(returns=self.parts.config.returns)
+        raise shutting_down(restarts_soon=self.parts.config.restarts_soon)
 
     def pause(self) -> None:
         """The client takes no more for now: neither does the backend's connection give."""
@@ -159,7 +159,7 @@ class Turn(Errand):
         if self.link is not None:
             self.link.pause()
         if self.state is State.BODY:
-            self.enter(State.BODY, self.parts.sweep.time() + self.parts.config.stall_s)
+            self.enter(State.BODY, self.parts.sweep.time() + self.parts.config.client_stall_s)
 
     def resume(self) -> None:
         """Undo `pause`."""
@@ -196,7 +196,7 @@ class Turn(Errand):
                 self.limit = self._heard_at() + self.idle_s
             case _:
                 self._blame("silent", base_s=load_balancer.HUNG_S)
-                raise error_messages.silent()
+                raise error_messages.upstream_timeout()
 
     def _heard_at(self) -> float:
         return self._stamp if self.link is None else max(self._stamp, self.link.heard_at)
@@ -224,7 +224,7 @@ class Turn(Errand):
                 self.close()
                 self.visitor.tell(relay.error, relay.outcome)
             case Verdict.UNFIT:
-                self.fail(error_messages.no_events())
+                self.fail(error_messages.not_an_event_stream())
             case Verdict.LOST:
                 self._broken_off()
             case Verdict.GOES_ON:
@@ -233,8 +233,8 @@ class Turn(Errand):
     def _broken_off(self) -> None:
         self._blame("lost", base_s=load_balancer.LOST_S)
         if self.place is not None:
-            self.parts.endpoints.broke_off(self.key, self.place.backend)
-        self.fail(error_messages.lost())
+            self.parts.endpoints.response_broke(self.key, self.place.backend)
+        self.fail(error_messages.upstream_lost())
 
     def _note_id(self, head: heads.AnswerHead) -> None:
         """The early 200 bears ours: the engine's own is for whoever reads both logs."""
@@ -258,7 +258,7 @@ class Turn(Errand):
             not self.passive
             and route is not None
             and route.cold_start is ColdStart.KEEPALIVE
-            and not parts.balance.proven(uid)
+            and not parts.balance.has_answered(uid)
             and (self.held or parts.demand.leased(self.key))
             and parts.sweep.time() + self._pause_s < self.deadline
         )

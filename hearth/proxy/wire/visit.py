@@ -8,8 +8,8 @@ import anyio.to_thread
 
 from hearth.proxy import error_messages
 from hearth.proxy.body import body_fields, content_codings
-from hearth.proxy.body.body_budget import Held
-from hearth.proxy.errors import Problem
+from hearth.proxy.body.body_budget import BufferedBody
+from hearth.proxy.errors import GatewayError
 from hearth.proxy.observer import Outcome
 from hearth.proxy.routing import api_paths, auth
 from hearth.proxy.routing.endpoint_queue import shutting_down
@@ -69,7 +69,7 @@ class Visit(Farewell):
     # Before the body
 
     def open(self) -> bool:
-        """Whether the body may come; if not, `knock` decides.  Raises Problem."""
+        """Whether the body may come; if not, `knock` decides.  Raises GatewayError."""
         head, parts = self._head, self._parts
         asked = api_paths.read(head.method, head.path)
         if isinstance(asked, api_paths.Inference):
@@ -78,19 +78,19 @@ class Visit(Farewell):
         if cross_site(head, parts.config):
             raise error_messages.cross_site(head.field(b"origin").decode("latin-1"))
         if parts.stopping:
-            raise shutting_down(returns=parts.config.returns)
+            raise shutting_down(restarts_soon=parts.config.restarts_soon)
         if not parts.routes.complete:
             raise error_messages.starting()
         passive = not isinstance(asked, api_paths.Inference)
         if isinstance(asked, api_paths.Inference):
             self._asked = asked
-        self._sent_key = auth.offered(
+        self._sent_key = auth.sent_key(
             head.field(b"authorization"),
             head.field(b"x-api-key") if self._asked.anthropic else b"",
         )
         if not isinstance(scope, OneService):
             if passive:
-                host = parts.config.hosts.of_one_service(scope)
+                host = parts.config.hosts.one_service_hosts(scope)
                 raise api_paths.names_no_model(head.method, head.path, host=host)
             return self._plain()
         route = parts.door.route(scope.key)
@@ -99,20 +99,20 @@ class Visit(Farewell):
         return parts.door.open(route, self._sent_key) and self._plain()
 
     async def knock(self) -> None:
-        """Find out whether the sender may use the service of its Host.  Raises Problem."""
+        """Find out whether the sender may use the service of its Host.  Raises GatewayError."""
         assert self._opened is not None
         await self._parts.door.knock(self._opened, self._sent_key)
         self._plain()
 
     def _plain(self) -> bool:
         coding = self._coding
-        if coding and not content_codings.known(coding):
+        if coding and not content_codings.is_known(coding):
             raise error_messages.unknown_coding(coding)
         return True
 
     # With the body
 
-    def start(self, held: Held) -> None:
+    def start(self, held: BufferedBody) -> None:
         """Serve the request, now that all of it is here."""
         self._held = held
         if not self._coding:
@@ -122,7 +122,7 @@ class Visit(Farewell):
         else:
             self._parts.spawn(self._decode)
 
-    def _decode_at_once(self, held: Held) -> None:
+    def _decode_at_once(self, held: BufferedBody) -> None:
         """A small body that stays small."""
         decoding = content_codings.Decoding(self._coding, held.data)
         size = len(held.data)
@@ -131,9 +131,9 @@ class Visit(Farewell):
             if decoding.done:
                 held.grow(size + len(data))
                 held.replace(data)
-        except content_codings.Undecodable as error:
-            self.fail(error_messages.undecodable(str(error)))
-        except Problem as problem:
+        except content_codings.DecodingError as error:
+            self.fail(error_messages.undecodable_body(str(error)))
+        except GatewayError as problem:
             self.fail(problem)
         except Exception:
             self._failed()
@@ -158,26 +158,26 @@ class Visit(Farewell):
                     if self._over:
                         return
                     if len(data) > limit_bytes:
-                        raise error_messages.too_large(limit_bytes)
+                        raise error_messages.body_too_large(limit_bytes)
                     held.grow(size + len(data))
             if self._over:
                 return
             held.replace(data)
-        except content_codings.Undecodable as error:
-            self.fail(error_messages.undecodable(str(error)))
-        except Problem as problem:
+        except content_codings.DecodingError as error:
+            self.fail(error_messages.undecodable_body(str(error)))
+        except GatewayError as problem:
             self.fail(problem)
         except Exception:
             self._failed()
         else:
             self._begin(held)
 
-    def _begin(self, held: Held) -> None:
+    def _begin(self, held: BufferedBody) -> None:
         try:
-            if self._passive and self._enter(body_fields.Target()):
-                self._go(body_fields.Target())
+            if self._passive and self._enter(body_fields.BodyFields()):
+                self._go(body_fields.BodyFields())
             elif self._passive:
-                self._parts.spawn(lambda: self._knock_and_go(body_fields.Target(), None))
+                self._parts.spawn(lambda: self._knock_and_go(body_fields.BodyFields(), None))
             elif len(held.data) > body_fields.OFF_LOOP_BYTES:
                 self._parts.spawn(self._read_and_go)
             else:
@@ -186,7 +186,7 @@ class Visit(Farewell):
                     self._go(target)
                 else:
                     self._parts.spawn(lambda: self._knock_and_go(target, None))
-        except Problem as problem:
+        except GatewayError as problem:
             self.fail(problem)
         except Exception:
             self._failed()
@@ -196,7 +196,7 @@ class Visit(Farewell):
         assert self._held is not None
         try:
             target, spans = await _beside(_read_big, self._held.data, self._content_type)
-        except Problem as problem:
+        except GatewayError as problem:
             self.fail(problem)
         except Exception:
             self._failed()
@@ -204,7 +204,7 @@ class Visit(Farewell):
             await self._knock_and_go(target, spans)
 
     async def _knock_and_go(
-        self, target: body_fields.Target, spans: tuple[body_fields.Span, ...] | None
+        self, target: body_fields.BodyFields, spans: tuple[body_fields.Span, ...] | None
     ) -> None:
         try:
             if self._over:
@@ -215,12 +215,12 @@ class Visit(Farewell):
                 self._opened = route
             if not self._over:
                 self._go(target, spans)
-        except Problem as problem:
+        except GatewayError as problem:
             self.fail(problem)
         except Exception:
             self._failed()
 
-    def _enter(self, target: body_fields.Target) -> bool:
+    def _enter(self, target: body_fields.BodyFields) -> bool:
         """Whether the sender may use the service it names, by what is known."""
         assert self._scope is not None
         door = self._parts.door
@@ -234,20 +234,20 @@ class Visit(Farewell):
         return door.open(self._opened, self._sent_key)
 
     def _route(self) -> Route:
-        """As it is now.  Raises Problem, also where it is not that of the service that let the
+        """As it is now.  Raises GatewayError, also where it is not that of the service that let the
         sender in."""
         assert self._key is not None
         route = self._parts.door.route(self._key)
         if self._opened is not None and route.uid != self._opened.uid:
-            raise error_messages.deleted()
+            raise error_messages.model_deleted()
         return route
 
     def _go(
-        self, target: body_fields.Target, spans: tuple[body_fields.Span, ...] | None = None
+        self, target: body_fields.BodyFields, spans: tuple[body_fields.Span, ...] | None = None
     ) -> None:
         assert self._key is not None
         if self._parts.stopping:
-            raise shutting_down(returns=self._parts.config.returns)
+            raise shutting_down(restarts_soon=self._parts.config.restarts_soon)
         turn = self._make_turn(target, self._route(), spans)
         # What was sent on is kept there; a held request need not keep it twice.
         self._head.fields = []
@@ -257,17 +257,17 @@ class Visit(Farewell):
         self, plan: Plan, route: Route, body: bytes, *, model: str, stream: bool, began_at: float
     ) -> Turn:
         """A request of which all is known; one that has not begun yet is to be `run`.  Raises
-        Problem."""
+        GatewayError."""
         self._began_at = began_at
         self._asked = plan.asked
         self._key = route.key
         self._opened = route
-        self._held = Held(self._parts.budget)
+        self._held = BufferedBody(self._parts.budget)
         self._held.grow(len(body))
         self._held.data = body
         authenticated = route.authentication is not None or route.engine_keyed
         fields = plan.fields(self._peer, authenticated=authenticated, stream=stream)
-        target = body_fields.Target(model=model, stream=stream)
+        target = body_fields.BodyFields(model=model, stream=stream)
         return self._make_turn(target, route, None, fields)
 
     def run(self) -> None:
@@ -277,7 +277,7 @@ class Visit(Farewell):
 
     def _make_turn(
         self,
-        target: body_fields.Target,
+        target: body_fields.BodyFields,
         route: Route,
         spans: tuple[body_fields.Span, ...] | None,
         fields: bytes | None = None,
@@ -343,7 +343,7 @@ class Visit(Farewell):
         if self._turn is not None:
             self._turn.cut()
         else:
-            self.fail(shutting_down(returns=self._parts.config.returns))
+            self.fail(shutting_down(restarts_soon=self._parts.config.restarts_soon))
 
     def pod_vanished(self, pod_uid: str) -> None:
         """A pod's object is gone."""
@@ -364,7 +364,7 @@ class Visit(Farewell):
 
 
 async def _beside(work: Callable[[Unpack[_Ts]], _T], *arguments: *_Ts) -> _T:
-    """The result of `work`, done in a thread.  Raises Problem where none may be started."""
+    """The result of `work`, done in a thread.  Raises GatewayError where none may be started."""
     try:
         return await anyio.to_thread.run_sync(work, *arguments)
     except RuntimeError as error:
@@ -376,5 +376,5 @@ async def _beside(work: Callable[[Unpack[_Ts]], _T], *arguments: *_Ts) -> _T:
 
 def _read_big(
     data: body_fields.Buffer, content_type: str
-) -> tuple[body_fields.Target, tuple[body_fields.Span, ...]]:
+) -> tuple[body_fields.BodyFields, tuple[body_fields.Span, ...]]:
     return body_fields.read(data, content_type), body_fields.model_spans(data, content_type)

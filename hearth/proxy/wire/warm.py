@@ -13,7 +13,7 @@ import msgspec
 from hearth.demand import DemandClaim
 from hearth.proxy.body import body_fields
 from hearth.proxy.observer import Outcome
-from hearth.proxy.routing.endpoint_queue import Place
+from hearth.proxy.routing.endpoint_queue import EndpointSlot
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.plans import Answer, Plan
@@ -71,7 +71,7 @@ class Warm:
         client: WarmClient,
         plan: Plan,
         route: Route,
-        place: Place,
+        place: EndpointSlot,
         claim: DemandClaim,
         data: bytes,
         begin: int,
@@ -129,7 +129,7 @@ class Warm:
         fields = plan.fields(peer, authenticated=authenticated, stream=self._stream)
         backend = self._place.backend
         if backend.engine_key is not None:
-            fields += self._parts.engine_keys.line(self._key.namespace, backend)
+            fields += self._parts.engine_keys.field_line(self._key.namespace, backend)
         fields += b"Content-Length: "
         if self._span is None:
             size = b"%d\r\n\r\n" % len(body)
@@ -173,7 +173,7 @@ class Warm:
                 # Engines write their heads first.
                 self._raw = data
                 self._headed = True
-                self._parts.balance.answered(self._place.backend.uid)
+                self._parts.balance.succeeded(self._place.backend.uid)
                 return
         self._raw = data
         self._leave()
@@ -241,12 +241,12 @@ class Warm:
         parts.running.discard(self)
         # Before the write: it may say at once that the client takes no more.
         size, self._data = len(self._data), b""
-        parts.budget.give(size)
+        parts.budget.release(size)
         client.write(b"".join((kind.before, b"%d" % len(body), kind.after, body)))
         self._link = None
         link.finish(keep=kind.keep)
         if not self._headed:
-            parts.balance.answered(self._place.backend.uid)
+            parts.balance.succeeded(self._place.backend.uid)
         self._place.release()
         self._claim.release()
         seconds = parts.sweep.time() - self._began_at
@@ -266,7 +266,7 @@ class Warm:
         parts.sweep.forget(self)
         parts.running.discard(self)
         data, self._data = self._data, b""
-        parts.budget.give(len(data))
+        parts.budget.release(len(data))
         client = self._client
         visit = Visit(parts, client, self._plan.head, peer=client.address(), scheme=b"http")
         client.changed_over(visit)

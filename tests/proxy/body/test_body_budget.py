@@ -7,8 +7,8 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from hearth.proxy.body.body_budget import MIN_RATE, Budget, Held, Pace
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.body.body_budget import MIN_RATE, BodyBudget, BufferedBody, UploadPace
+from hearth.proxy.errors import ErrorCode, GatewayError
 from tests.proxy import backend
 from tests.proxy.stage import (
     CHAT,
@@ -24,8 +24,8 @@ from tests.proxy.stage import (
 
 
 def test_a_body_takes_its_share_once_and_gives_it_back_once():
-    budget = Budget(100)
-    held = Held(budget)
+    budget = BodyBudget(100)
+    held = BufferedBody(budget)
     held.grow(40)
     held.grow(60)
     held.grow(50)
@@ -37,15 +37,15 @@ def test_a_body_takes_its_share_once_and_gives_it_back_once():
 
 
 def test_what_does_not_fit_takes_nothing():
-    budget = Budget(100)
-    first, second = Held(budget), Held(budget)
+    budget = BodyBudget(100)
+    first, second = BufferedBody(budget), BufferedBody(budget)
     first.grow(70)
     second.grow(30)
     assert budget.fits(0)
     assert not budget.fits(1)
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(GatewayError) as caught:
         second.grow(31)
-    assert caught.value.code is Code.OVERLOADED
+    assert caught.value.code is ErrorCode.OVERLOADED
     assert budget.used_bytes == 100
     first.drop()
     second.drop()
@@ -53,13 +53,13 @@ def test_what_does_not_fit_takes_nothing():
 
 
 def test_what_is_announced_takes_nothing():
-    budget = Budget(100)
-    held = Held(budget)
+    budget = BodyBudget(100)
+    held = BufferedBody(budget)
     held.expect(100)
     assert budget.used_bytes == 0
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(GatewayError) as caught:
         held.expect(101)
-    assert caught.value.code is Code.OVERLOADED
+    assert caught.value.code is ErrorCode.OVERLOADED
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_what_is_announced_takes_nothing():
     ],
 )
 def test_who_sends_a_body_has_so_long(came, due):
-    pace = Pace(idle_s=60, now=100)
-    last = pace.due(100, have_bytes=0)
+    pace = UploadPace(idle_s=60, now=100)
+    last = pace.deadline(100, have_bytes=0)
     for now, have in came:
-        last = pace.due(now, have_bytes=have)
+        last = pace.deadline(now, have_bytes=have)
     assert last == pytest.approx(due)
 
 
@@ -113,7 +113,7 @@ async def test_a_service_s_own_host_wants_none():
 
 
 LIMIT = 4096
-SMALL = replace(CONFIG, body_limit_bytes=LIMIT, held_bytes=3 * LIMIT)
+SMALL = replace(CONFIG, body_limit_bytes=LIMIT, body_budget_bytes=3 * LIMIT)
 
 
 def of_size(size: int) -> bytes:
@@ -141,7 +141,7 @@ async def test_the_body_limit(size, status, chunked, expect):
             assert asleep(s)
         else:
             assert server.calls()[0].body == of_size(size)
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
 
 
 async def test_a_large_body_is_refused_before_it_is_sent():
@@ -166,7 +166,7 @@ async def test_no_room_for_another_held_body():
             assert (status, code_of(text)) == (503, "overloaded")
             assert "Retry-After" in headers
             s.put(pod(server))
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
 
 
 @pytest.mark.parametrize(
@@ -184,7 +184,7 @@ async def test_bodies_that_were_only_announced_keep_nobody_out(before):
             stream = await idle.enter_async_context(await anyio.connect_tcp(*s.address))
             await stream.send(before + head + b"Content-Length: %d\r\n\r\n" % LIMIT)
             await Raw(stream).until(b"100 Continue\r\n\r\n")
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
         assert (await s.ask(of_size(LIMIT)))[0] == 200
 
 
@@ -196,7 +196,7 @@ async def test_a_big_body_for_which_room_runs_out_is_a_503(before):
     head = b"POST /v1/embeddings HTTP/1.1\r\nHost: chat.ai.svc\r\nExpect: 100-continue\r\n"
     head += b"Content-Length: %d\r\n\r\n" % size
     async with (
-        stage(replace(CONFIG, held_bytes=1_000_000)) as s,
+        stage(replace(CONFIG, body_budget_bytes=1_000_000)) as s,
         await anyio.connect_tcp(*s.address) as one,
         await anyio.connect_tcp(*s.address) as two,
     ):
@@ -205,14 +205,14 @@ async def test_a_big_body_for_which_room_runs_out_is_a_503(before):
             await stream.send(before + head)
             await Raw(stream).until(b"100 Continue\r\n\r\n")
         await one.send(b" " * (size // 2))
-        while s.gateway.held_bytes < size // 2:
+        while s.gateway.buffered_bytes < size // 2:
             await anyio.lowlevel.checkpoint()
         await two.send(b" " * (size - 1))
         text = await Raw(two).until(b"}}")
         assert text.startswith(b"HTTP/1.1 503")
         assert b'"overloaded"' in text
         await one.aclose()
-        while s.gateway.held_bytes:
+        while s.gateway.buffered_bytes:
             await anyio.lowlevel.checkpoint()
         assert asleep(s)
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from hearth.proxy.body import body_fields
-from hearth.proxy.body.body_fields import Target
-from hearth.proxy.errors import Problem
+from hearth.proxy.body.body_fields import BodyFields
+from hearth.proxy.errors import GatewayError
 
 FORM = "multipart/form-data; boundary=b1"
 
@@ -22,17 +22,17 @@ def form(*fields: tuple[str, bytes], boundary: bytes = b"b1") -> bytes:
 @pytest.mark.parametrize(
     ("body", "target"),
     [
-        (b'{"model":"chat"}', Target(model="chat")),
-        (b' \n{"stream": true, "model" : "ai/chat" }\n', Target(model="ai/chat", stream=True)),
-        (b"{}", Target()),
-        (b'{"model":null,"stream":null}', Target()),
-        (b'{"stream":false}', Target()),
-        (b'{"messages":[{"model":"no","stream":true}]}', Target()),
-        (b'{"model":"a","model":"b"}', Target(model="b")),
-        (b'{"model":"x:latest"}', Target(model="x:latest")),
-        ('{"model":"模型"}'.encode(), Target(model="模型")),
-        (b'{"m\\u006fdel":"chat"}', Target(model="chat")),
-        (bytearray(b'{"model":"chat"}'), Target(model="chat")),
+        (b'{"model":"chat"}', BodyFields(model="chat")),
+        (b' \n{"stream": true, "model" : "ai/chat" }\n', BodyFields(model="ai/chat", stream=True)),
+        (b"{}", BodyFields()),
+        (b'{"model":null,"stream":null}', BodyFields()),
+        (b'{"stream":false}', BodyFields()),
+        (b'{"messages":[{"model":"no","stream":true}]}', BodyFields()),
+        (b'{"model":"a","model":"b"}', BodyFields(model="b")),
+        (b'{"model":"x:latest"}', BodyFields(model="x:latest")),
+        ('{"model":"模型"}'.encode(), BodyFields(model="模型")),
+        (b'{"m\\u006fdel":"chat"}', BodyFields(model="chat")),
+        (bytearray(b'{"model":"chat"}'), BodyFields(model="chat")),
     ],
 )
 def test_json(body, target):
@@ -43,9 +43,9 @@ def test_json(body, target):
 @pytest.mark.parametrize("pad", [b"", b" " * 70_000, b'"a":"\\u00e4",'])
 def test_field_case_146_one_byte_order_mark_is_skipped_and_kept(pad, kind):
     body = kind(b'\xef\xbb\xbf{%b"stream":true,"model":"chat"}' % pad)
-    assert body_fields.plain(body) is None
-    assert body_fields.read(body, "application/json") == Target(model="chat", stream=True)
-    pieces = body_fields.spliced(
+    assert body_fields.read_plain(body) is None
+    assert body_fields.read(body, "application/json") == BodyFields(model="chat", stream=True)
+    pieces = body_fields.replace_spans(
         body, body_fields.model_spans(body, "application/json"), b'"served"'
     )
     assert b"".join(map(bytes, pieces)) == bytes(body).replace(b"chat", b"served")
@@ -76,7 +76,7 @@ def test_field_case_146_one_byte_order_mark_is_skipped_and_kept(pad, kind):
     ],
 )
 def test_a_body_that_cannot_be_read(body, words, param):
-    with pytest.raises(Problem, match=words) as caught:
+    with pytest.raises(GatewayError, match=words) as caught:
         body_fields.read(body, "application/json")
     assert caught.value.status == 400
     assert caught.value.param == param
@@ -84,8 +84,8 @@ def test_a_body_that_cannot_be_read(body, words, param):
 
 def test_a_form():
     body = form(('name="file"; filename="a"', b"\0--b1\xff\r\nx"), ('name="model"', b"whisper"))
-    assert body_fields.read(body, FORM) == Target(model="whisper", multipart=True)
-    assert body_fields.read(form(('name="file"', b"x")), FORM) == Target(multipart=True)
+    assert body_fields.read(body, FORM) == BodyFields(model="whisper", multipart=True)
+    assert body_fields.read(form(('name="file"', b"x")), FORM) == BodyFields(multipart=True)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,7 @@ def test_a_form():
     ],
 )
 def test_a_form_that_cannot_be_read(body, content_type, words):
-    with pytest.raises(Problem, match=words):
+    with pytest.raises(GatewayError, match=words):
         body_fields.read(body, content_type)
 
 
@@ -128,14 +128,14 @@ def test_a_form_that_cannot_be_read(body, content_type, words):
 def test_the_splice_leaves_every_other_byte(body, spliced):
     data = body.encode()
     spans = body_fields.model_spans(data, "application/json")
-    assert b"".join(body_fields.spliced(data, spans, b'"NEW"')).decode() == spliced
+    assert b"".join(body_fields.replace_spans(data, spans, b'"NEW"')).decode() == spliced
     json.loads(spliced)
 
 
 def test_the_splice_of_a_form():
     body = form(('name="model"', b"chat"), ('name="file"; filename="x"', b"\xff\x00chat"))
     spans = body_fields.model_spans(body, FORM)
-    assert b"".join(body_fields.spliced(body, spans, b"NEW")) == form(
+    assert b"".join(body_fields.replace_spans(body, spans, b"NEW")) == form(
         ('name="model"', b"NEW"), ('name="file"; filename="x"', b"\xff\x00chat")
     )
 
@@ -178,4 +178,4 @@ def test_a_short_cut_finds_what_the_long_way_finds(body):
     ],
 )
 def test_a_plain_body_says_its_model_and_whether_it_streams(body, found):
-    assert body_fields.plain(body) == found
+    assert body_fields.read_plain(body) == found

@@ -4,14 +4,14 @@ import msgspec
 import pytest
 
 from hearth.proxy.body import body_fields, json_errors
-from hearth.proxy.errors import Problem
+from hearth.proxy.errors import GatewayError
 
 BOM = b"\xef\xbb\xbf"
 CUT = rb'{"model":"chat","messages":[{"role":"user","content":"cut \ud83d"}]}'
 
 
 def told(body: bytes) -> str:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(GatewayError) as caught:
         body_fields.read(body, "application/json")
     assert caught.value.param is None
     return caught.value.message

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.errors import Code
+from hearth.proxy.errors import ErrorCode
 from hearth.proxy.routing import admission
 from hearth.proxy.routing.admission import Forward, Hold, Refuse, Reject, Wait
 from hearth.proxy.routing.usable_endpoints import Availability
@@ -24,7 +24,7 @@ POD = Backend(uid="u", pod="p", host="127.0.0.1", port=1, ready=False)
 REFUSAL = SpecRejection(reason="Render", message="no such field")
 FAILURE = Failure(reason="OOMKilled", message="out of memory", brief="killed")
 DELAY = Delay(reason="SchedulingDelayed", message="0/3 nodes are available.")
-USABLE, CHECKED, REFUSING, UNREADY, ABSENT = Availability
+USABLE, PROBED, REFUSING, UNREADY, ABSENT = Availability
 K, R = ColdStart.KEEPALIVE, ColdStart.REJECT
 
 
@@ -34,19 +34,19 @@ K, R = ColdStart.KEEPALIVE, ColdStart.REJECT
         (USABLE, None, (POD,), None, K, Forward, None),
         (USABLE, None, (POD,), None, R, Forward, None),
         (USABLE, REFUSAL, (POD,), FAILURE, R, Forward, None),
-        (CHECKED, None, (POD,), None, K, Wait, None),
-        (CHECKED, None, (POD,), None, R, Wait, None),
+        (PROBED, None, (POD,), None, K, Wait, None),
+        (PROBED, None, (POD,), None, R, Wait, None),
         (REFUSING, None, (POD,), None, K, Hold, None),
-        (REFUSING, None, (POD,), None, R, Reject, Code.COLD_START),
-        (UNREADY, None, (POD,), None, R, Reject, Code.COLD_START),
-        (ABSENT, REFUSAL, (), None, K, Refuse, Code.SERVICE_DEGRADED),
-        (ABSENT, REFUSAL, (), FAILURE, R, Refuse, Code.SERVICE_DEGRADED),
+        (REFUSING, None, (POD,), None, R, Reject, ErrorCode.COLD_START),
+        (UNREADY, None, (POD,), None, R, Reject, ErrorCode.COLD_START),
+        (ABSENT, REFUSAL, (), None, K, Refuse, ErrorCode.SERVICE_DEGRADED),
+        (ABSENT, REFUSAL, (), FAILURE, R, Refuse, ErrorCode.SERVICE_DEGRADED),
         (ABSENT, REFUSAL, (POD,), None, K, Hold, None),
-        (ABSENT, REFUSAL, (POD,), FAILURE, K, Reject, Code.ACTIVATION_FAILED),
-        (ABSENT, None, (POD,), FAILURE, K, Reject, Code.ACTIVATION_FAILED),
-        (ABSENT, None, (), FAILURE, R, Reject, Code.ACTIVATION_FAILED),
-        (ABSENT, None, (), None, R, Reject, Code.COLD_START),
-        (ABSENT, None, (POD,), None, R, Reject, Code.COLD_START),
+        (ABSENT, REFUSAL, (POD,), FAILURE, K, Reject, ErrorCode.ACTIVATION_FAILED),
+        (ABSENT, None, (POD,), FAILURE, K, Reject, ErrorCode.ACTIVATION_FAILED),
+        (ABSENT, None, (), FAILURE, R, Reject, ErrorCode.ACTIVATION_FAILED),
+        (ABSENT, None, (), None, R, Reject, ErrorCode.COLD_START),
+        (ABSENT, None, (POD,), None, R, Reject, ErrorCode.COLD_START),
         (ABSENT, None, (), None, K, Hold, None),
         (ABSENT, None, (POD,), None, K, Hold, None),
     ],
@@ -66,7 +66,7 @@ def test_decide(there, refusal, backends, failure, mode, kind, code):
     assert type(decision) is kind
     if isinstance(decision, Reject | Refuse):
         assert decision.problem.code is code
-        told = code in (Code.COLD_START, Code.ACTIVATION_FAILED)
+        told = code in (ErrorCode.COLD_START, ErrorCode.ACTIVATION_FAILED)
         assert decision.problem.retry_after_s == (7 if told else None)
 
 
@@ -152,7 +152,7 @@ def test_of_a_paused_service_nobody_is_told_that_it_starts():
 
 
 def test_a_deleted_service_ends_the_wait():
-    problem = admission.ended(None, retry_after_s=7, brief=True)
+    problem = admission.final_error(None, retry_after_s=7, brief=True)
     assert problem is not None
     assert problem.status == 404
 
@@ -228,13 +228,13 @@ ASKED_AGAIN = "for another 15 s, and longer if it is asked again; try again"
 def test_field_case_c14_and_109_who_waited_in_vain_hears_what_is_so(there, fields, probe, words):
     fields = {"phase": "Loading"} | fields
     route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, **fields)
-    told = admission.too_late(route, there, probe=probe, lasts_s=15, brief=False)
+    told = admission.timeout_message(route, there, probe=probe, lasts_s=15, brief=False)
     assert told == f"ai/chat was not ready in time{words}"
 
 
 def test_field_case_109_who_may_not_know_the_path_hears_the_answer():
     route = Route(key=ServiceKey("ai", "chat"), uid="u", created=1, phase="Loading", cold_start=R)
-    told = admission.too_late(route, ABSENT, probe=STUCK, lasts_s=15, brief=True)
+    told = admission.timeout_message(route, ABSENT, probe=STUCK, lasts_s=15, brief=True)
     assert "(it is loading; its readiness request: 404, for 15 s)" in told
     assert "/health" not in told and "8000" not in told
     decision = admission.decide(

@@ -5,8 +5,8 @@ import anyio.lowlevel
 import pytest
 
 from hearth.cluster.interface import Unavailable
-from hearth.proxy.errors import Code, Problem
-from hearth.proxy.routing.api_keys import HELD, HELD_BY_SECRET, Keys
+from hearth.proxy.errors import ErrorCode, GatewayError
+from hearth.proxy.routing.api_keys import MAX_WAITING, MAX_WAITING_BY_SECRET, ApiKeys
 
 
 class Cluster:
@@ -18,7 +18,7 @@ class Cluster:
         self.away = False
         self.reads = 0
         self.gate: anyio.Event | None = None
-        self.keys = Keys(self.read, clock=lambda: self.now, sleep=self.sleep)
+        self.keys = ApiKeys(self.read, clock=lambda: self.now, sleep=self.sleep)
 
     async def sleep(self, seconds: float) -> None:
         self.now += seconds
@@ -38,8 +38,8 @@ class Cluster:
     async def unavailable(self, offered: str = "old") -> bool:
         try:
             await self.check(offered)
-        except Problem as problem:
-            return problem.code is Code.AUTHENTICATION_UNAVAILABLE
+        except GatewayError as problem:
+            return problem.code is ErrorCode.AUTHENTICATION_UNAVAILABLE
         return False
 
 
@@ -118,7 +118,7 @@ async def test_a_flood_of_wrong_keys_waits_for_one_read_and_piles_up_nowhere():
         for number in range(1000):
             tasks.start_soon(ask, f"wrong-{number}")
         await anyio.wait_all_tasks_blocked()
-        assert (len(answered), c.reads) == (1000 - HELD_BY_SECRET, 1)
+        assert (len(answered), c.reads) == (1000 - MAX_WAITING_BY_SECRET, 1)
         assert await c.check("old")  # who has the key notices nothing
         woken.set()
     assert answered == [False] * 1000
@@ -145,10 +145,10 @@ async def test_a_flood_over_many_secrets_piles_up_nowhere_either():
         for number in range(50):
             secret = f"secret-{number}"
             assert await c.keys.check("ai", secret, "key", "old")
-            for _ in range(HELD_BY_SECRET):
+            for _ in range(MAX_WAITING_BY_SECRET):
                 tasks.start_soon(ask, secret)
         await anyio.wait_all_tasks_blocked()
-        assert len(answered) == 50 * HELD_BY_SECRET - HELD
+        assert len(answered) == 50 * MAX_WAITING_BY_SECRET - MAX_WAITING
         tasks.cancel_scope.cancel()
 
 
@@ -181,7 +181,7 @@ async def test_who_waits_for_a_read_and_leaves_gives_its_place_back():
 
     c.keys._sleep = for_ever
     async with anyio.create_task_group() as tasks:
-        for _ in range(HELD_BY_SECRET):
+        for _ in range(MAX_WAITING_BY_SECRET):
             tasks.start_soon(c.check, "wrong")
         await anyio.wait_all_tasks_blocked()
         assert not await c.check("one too many")

@@ -2,16 +2,16 @@
 
 import pytest
 
-from hearth.proxy.errors import Code, Dialect, Problem
+from hearth.proxy.errors import Dialect, ErrorCode, GatewayError
 from hearth.proxy.routing import api_paths
-from hearth.proxy.routing.api_paths import Inference, Models, Passive
+from hearth.proxy.routing.api_paths import Inference, Models, PassThrough
 
 
 @pytest.mark.parametrize("path", api_paths.INFERENCE)
 def test_inference_routes_take_only_post(path):
     assert isinstance(api_paths.read("POST", path), Inference)
     for method in ("GET", "HEAD", "PUT", "DELETE"):
-        with pytest.raises(Problem) as caught:
+        with pytest.raises(GatewayError) as caught:
             api_paths.read(method, path)
         assert caught.value.headers()["Allow"] == "POST"
 
@@ -31,10 +31,10 @@ def test_four_routes_stream():
         ("GET", "/v1/models/chat", Models("chat")),
         ("GET", "/v1/models/ai/chat", Models("ai/chat")),
         ("GET", "/v1/models/ai%2Fchat", Models("ai/chat")),
-        ("GET", "/v1/responses/resp_1", Passive()),
-        ("DELETE", "/v1/responses/resp_1", Passive()),
-        ("POST", "/v1/responses/resp_1/cancel", Passive()),
-        ("POST", "/v1/load_lora_adapter", Passive()),
+        ("GET", "/v1/responses/resp_1", PassThrough()),
+        ("DELETE", "/v1/responses/resp_1", PassThrough()),
+        ("POST", "/v1/responses/resp_1/cancel", PassThrough()),
+        ("POST", "/v1/load_lora_adapter", PassThrough()),
     ],
 )
 def test_read(method, path, asked):
@@ -44,46 +44,46 @@ def test_read(method, path, asked):
 @pytest.mark.parametrize(
     ("method", "path", "code"),
     [
-        ("POST", "/v1/models", Code.METHOD_NOT_ALLOWED),
-        ("PUT", "/v1/responses/resp_1", Code.METHOD_NOT_ALLOWED),
-        ("GET", "/", Code.UNKNOWN_URL),
-        ("GET", "/metrics", Code.UNKNOWN_URL),
-        ("GET", "/v1", Code.UNKNOWN_URL),
-        ("GET", "/v1/", Code.UNKNOWN_URL),
-        ("GET", "//", Code.UNKNOWN_URL),
-        ("POST", "/v1/files/", Code.UNKNOWN_URL),
-        ("POST", "/v1//files", Code.UNKNOWN_URL),
-        ("POST", "/v1/v1/files", Code.UNKNOWN_URL),
-        ("POST", "/v1/./chat/completions", Code.UNKNOWN_URL),
-        ("POST", "/v1/x/../chat/completions", Code.UNKNOWN_URL),
-        ("POST", "/v1%2Fchat/completions", Code.UNKNOWN_URL),
-        ("POST", "//v1/%63hat/completions", Code.UNKNOWN_URL),
-        ("POST", "/V1/chat/completions", Code.UNKNOWN_URL),
-        ("POST", "/v2/v2/rerank", Code.UNKNOWN_URL),
-        ("POST", "/health", Code.UNKNOWN_URL),
-        ("POST", "/sleep", Code.UNKNOWN_URL),
-        ("POST", "/collective_rpc", Code.UNKNOWN_URL),
-        ("GET", "/v1/../metrics", Code.UNKNOWN_URL),
-        ("GET", "/v1/x/..", Code.UNKNOWN_URL),
-        ("GET", "/v1/./x", Code.UNKNOWN_URL),
-        ("GET", "/v1/%2e%2e/metrics", Code.UNKNOWN_URL),
-        ("GET", "/v1/x\\y", Code.UNKNOWN_URL),
+        ("POST", "/v1/models", ErrorCode.METHOD_NOT_ALLOWED),
+        ("PUT", "/v1/responses/resp_1", ErrorCode.METHOD_NOT_ALLOWED),
+        ("GET", "/", ErrorCode.UNKNOWN_URL),
+        ("GET", "/metrics", ErrorCode.UNKNOWN_URL),
+        ("GET", "/v1", ErrorCode.UNKNOWN_URL),
+        ("GET", "/v1/", ErrorCode.UNKNOWN_URL),
+        ("GET", "//", ErrorCode.UNKNOWN_URL),
+        ("POST", "/v1/files/", ErrorCode.UNKNOWN_URL),
+        ("POST", "/v1//files", ErrorCode.UNKNOWN_URL),
+        ("POST", "/v1/v1/files", ErrorCode.UNKNOWN_URL),
+        ("POST", "/v1/./chat/completions", ErrorCode.UNKNOWN_URL),
+        ("POST", "/v1/x/../chat/completions", ErrorCode.UNKNOWN_URL),
+        ("POST", "/v1%2Fchat/completions", ErrorCode.UNKNOWN_URL),
+        ("POST", "//v1/%63hat/completions", ErrorCode.UNKNOWN_URL),
+        ("POST", "/V1/chat/completions", ErrorCode.UNKNOWN_URL),
+        ("POST", "/v2/v2/rerank", ErrorCode.UNKNOWN_URL),
+        ("POST", "/health", ErrorCode.UNKNOWN_URL),
+        ("POST", "/sleep", ErrorCode.UNKNOWN_URL),
+        ("POST", "/collective_rpc", ErrorCode.UNKNOWN_URL),
+        ("GET", "/v1/../metrics", ErrorCode.UNKNOWN_URL),
+        ("GET", "/v1/x/..", ErrorCode.UNKNOWN_URL),
+        ("GET", "/v1/./x", ErrorCode.UNKNOWN_URL),
+        ("GET", "/v1/%2e%2e/metrics", ErrorCode.UNKNOWN_URL),
+        ("GET", "/v1/x\\y", ErrorCode.UNKNOWN_URL),
     ],
 )
 def test_refused(method, path, code):
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(GatewayError) as caught:
         api_paths.read(method, path)
     assert caught.value.code is code
 
 
 @pytest.mark.parametrize("path", ["/chat/completions", "//chat/completions"])
 def test_a_wrong_base_url_is_told_the_right_one(path):
-    with pytest.raises(Problem, match=r"Did you mean /v1/chat/completions\?"):
+    with pytest.raises(GatewayError, match=r"Did you mean /v1/chat/completions\?"):
         api_paths.read("POST", path)
 
 
 def test_a_long_path_is_not_repeated():
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(GatewayError) as caught:
         api_paths.read("GET", "/" + "x" * 9000)
     assert len(caught.value.message) < 500
 
@@ -135,11 +135,11 @@ def test_what_is_not_on_the_list_is_left_as_it_is(path):
 )  # fmt: skip
 def test_field_case_111_an_engines_own_routes_are_inference(path):
     assert api_paths.read("POST", path) == Inference()
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(GatewayError) as caught:
         api_paths.read("GET", path)
-    assert caught.value.code is Code.METHOD_NOT_ALLOWED
+    assert caught.value.code is ErrorCode.METHOD_NOT_ALLOWED
 
 
 def test_a_route_of_an_engine_below_v1_is_told_where_it_is():
-    with pytest.raises(Problem, match=r"Did you mean /v2/rerank\?$"):
+    with pytest.raises(GatewayError, match=r"Did you mean /v2/rerank\?$"):
         api_paths.read("POST", "/v1/v2/rerank/")

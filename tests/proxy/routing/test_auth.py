@@ -7,9 +7,9 @@ import anyio.lowlevel
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.routing import auth
-from hearth.proxy.routing.api_keys import Keys
+from hearth.proxy.routing.api_keys import ApiKeys
 from hearth.routes import KeyRef, Route
 from tests.proxy import backend
 from tests.proxy.stage import (
@@ -57,45 +57,45 @@ async def read(namespace: str, name: str):
 def test_offered(headers, anthropic, key):
     sent = {name.lower(): value.encode() for name, value in headers.items()}
     x_api_key = sent.get("x-api-key", b"") if anthropic else b""
-    assert auth.offered(sent.get("authorization", b""), x_api_key) == key
+    assert auth.sent_key(sent.get("authorization", b""), x_api_key) == key
 
 
 async def test_what_was_read_a_moment_ago_is_known():
     now = 0.0
-    keys = Keys(read, clock=lambda: now)
-    assert auth.known(OPEN, None, keys)
-    assert not auth.known(LOCKED, "sesame", keys)
+    keys = ApiKeys(read, clock=lambda: now)
+    assert auth.is_known(OPEN, None, keys)
+    assert not auth.is_known(LOCKED, "sesame", keys)
     await auth.check(LOCKED, "sesame", keys)
-    assert auth.known(LOCKED, "sesame", keys)
-    assert not auth.known(LOCKED, "wrong", keys)
-    assert not auth.known(LOCKED, None, keys)
+    assert auth.is_known(LOCKED, "sesame", keys)
+    assert not auth.is_known(LOCKED, "wrong", keys)
+    assert not auth.is_known(LOCKED, None, keys)
     now = 10.0
-    assert not auth.known(LOCKED, "sesame", keys)
+    assert not auth.is_known(LOCKED, "sesame", keys)
 
 
 async def test_an_open_service_wants_no_key():
-    await auth.check(OPEN, None, Keys(read))
-    assert await auth.listed(OPEN, None, Keys(read))
+    await auth.check(OPEN, None, ApiKeys(read))
+    assert await auth.may_list(OPEN, None, ApiKeys(read))
 
 
 async def test_the_key_opens():
-    await auth.check(LOCKED, "sesame", Keys(read))
-    assert await auth.listed(LOCKED, "sesame", Keys(read))
+    await auth.check(LOCKED, "sesame", ApiKeys(read))
+    assert await auth.may_list(LOCKED, "sesame", ApiKeys(read))
 
 
 @pytest.mark.parametrize("key", [None, "wrong", "sesam", "sesame1", "SESAME"])
 async def test_no_other_key_does(key):
-    with pytest.raises(Problem) as caught:
-        await auth.check(LOCKED, key, Keys(read))
-    assert caught.value.code is Code.INVALID_API_KEY
-    assert not await auth.listed(LOCKED, key, Keys(read))
+    with pytest.raises(GatewayError) as caught:
+        await auth.check(LOCKED, key, ApiKeys(read))
+    assert caught.value.code is ErrorCode.INVALID_API_KEY
+    assert not await auth.may_list(LOCKED, key, ApiKeys(read))
 
 
 async def test_an_unreadable_key_hides_the_service_from_listings():
     async def nothing(_namespace: str, _name: str):
         return None
 
-    assert not await auth.listed(LOCKED, "sesame", Keys(nothing))
+    assert not await auth.may_list(LOCKED, "sesame", ApiKeys(nothing))
 
 
 # As clients see it

@@ -6,10 +6,10 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
-from hearth.proxy.errors import Code, Problem
-from hearth.proxy.routing.endpoint_queue import Activation, Place
-from hearth.proxy.routing.load_balancer import Balance
-from hearth.proxy.routing.usable_endpoints import Endpoints
+from hearth.proxy.errors import ErrorCode, GatewayError
+from hearth.proxy.routing.endpoint_queue import EndpointQueue, EndpointSlot
+from hearth.proxy.routing.load_balancer import LoadBalancer
+from hearth.proxy.routing.usable_endpoints import UsableEndpoints
 from hearth.routes import (
     Backend,
     ColdStart,
@@ -33,14 +33,14 @@ class World:
         self.now, self.wall = 0.0, 1000.0
         self.routes = RouteTable()
         self.demand = DemandTable(linger_s=30, clock=lambda: self.now)
-        self.balance = Balance()
-        self.endpoints = Endpoints(self.routes)
+        self.balance = LoadBalancer()
+        self.endpoints = UsableEndpoints(self.routes)
         self.nudged: list[ServiceKey] = []
-        self.activation = Activation(
+        self.activation = EndpointQueue(
             routes=self.routes,
             demand=self.demand,
             endpoints=self.endpoints,
-            balance=self.balance,
+            balancer=self.balance,
             ready_grace_s=ready_grace_s,
             brief_errors=brief_errors,
             clock=lambda: self.now,
@@ -49,7 +49,7 @@ class World:
         )
         self.route = Route(key=KEY, uid="u", created=1, phase="Pending")
         self.routes.put(self.route)
-        self.got: list[tuple[str, Place | Code]] = []
+        self.got: list[tuple[str, EndpointSlot | ErrorCode]] = []
 
     def put(self, *uids: str, ready: bool = True, **fields) -> None:
         pods = tuple(Backend(uid=u, pod=u, host="127.0.0.1", port=1, ready=ready) for u in uids)
@@ -58,10 +58,10 @@ class World:
 
     def wait(self, name: str, ticket: int | None = None) -> "Waiter":
         """Somebody in line, or served at once."""
-        waiter = Waiter(self, name, self.activation.ticket() if ticket is None else ticket)
+        waiter = Waiter(self, name, self.activation.next_ticket() if ticket is None else ticket)
         try:
-            place = self.activation.join(KEY, waiter)
-        except Problem as problem:
+            place = self.activation.enqueue(KEY, waiter)
+        except GatewayError as problem:
             waiter.refused(problem)
         else:
             if place is not None:
@@ -79,10 +79,10 @@ class Waiter:
     def __init__(self, world: World, name: str, ticket: int) -> None:
         self.world, self.name, self.ticket = world, name, ticket
 
-    def granted(self, place: Place) -> None:
+    def granted(self, place: EndpointSlot) -> None:
         self.world.got.append((self.name, place))
 
-    def refused(self, problem: Problem) -> None:
+    def refused(self, problem: GatewayError) -> None:
         self.world.got.append((self.name, problem.code))
 
 
@@ -106,7 +106,7 @@ def test_each_endpoint_gets_no_more_than_its_limit_and_the_rest_stay_in_order():
     assert w.names == ["a", "b"]
     assert w.activation.waiting(KEY) == 2
     (_, first), (_, second) = w.got
-    assert isinstance(first, Place) and isinstance(second, Place)
+    assert isinstance(first, EndpointSlot) and isinstance(second, EndpointSlot)
     first.release()
     assert w.names == ["a", "b", "c"]
     second.release()
@@ -116,18 +116,18 @@ def test_each_endpoint_gets_no_more_than_its_limit_and_the_rest_stay_in_order():
 def test_nobody_overtakes_who_waits():
     w = World()
     w.put("p", max_in_flight=1)
-    first = w.activation.take(KEY)
+    first = w.activation.try_acquire(KEY)
     assert first is not None
     w.wait("a")
-    assert w.activation.take(KEY) is None
+    assert w.activation.try_acquire(KEY) is None
     first.release()
-    assert w.activation.take(KEY) is None
+    assert w.activation.try_acquire(KEY) is None
     assert w.names == ["a"]
 
 
 def test_who_must_wait_again_keeps_its_place_in_the_line():
     w = World()
-    early, late = w.activation.ticket(), w.activation.ticket()
+    early, late = w.activation.next_ticket(), w.activation.next_ticket()
     w.wait("late", late)
     w.wait("early", early)
     w.put("p")
@@ -139,21 +139,21 @@ def test_who_only_looks_takes_no_turn():
     w.put("a", "b")
     places = []
     for _ in range(4):
-        backend = w.activation.free(KEY)
+        backend = w.activation.peek(KEY)
         assert backend is not None
-        assert w.activation.free(KEY) is backend
+        assert w.activation.peek(KEY) is backend
         assert w.activation.in_flight(KEY) == len(places)
-        places.append(w.activation.occupy(KEY, backend))
+        places.append(w.activation.acquire(KEY, backend))
     assert [p.backend.uid for p in places] == ["a", "b", "a", "b"]
     w.put("a", max_in_flight=2)
-    assert w.activation.free(KEY) is None
+    assert w.activation.peek(KEY) is None
 
 
 def test_a_place_is_given_back_once():
     w = World()
     w.put("p")
-    place = w.activation.take(KEY)
-    other = w.activation.take(KEY)
+    place = w.activation.try_acquire(KEY)
+    other = w.activation.try_acquire(KEY)
     assert place and other
     place.release()
     place.release()
@@ -162,14 +162,16 @@ def test_a_place_is_given_back_once():
 
 def test_a_place_given_back_in_the_call_that_grants_it_goes_to_the_next():
     class Refuses(Waiter):
-        def granted(self, place: Place) -> None:
+        def granted(self, place: EndpointSlot) -> None:
             super().granted(place)
             place.release()
 
     w = World()
     w.put(max_in_flight=1)
     for number in range(2000):
-        assert w.activation.join(KEY, Refuses(w, str(number), w.activation.ticket())) is None
+        assert (
+            w.activation.enqueue(KEY, Refuses(w, str(number), w.activation.next_ticket())) is None
+        )
     w.put("p", max_in_flight=1)
     assert w.names == [str(number) for number in range(2000)]
     assert w.activation.in_flight(KEY) == 0
@@ -189,13 +191,16 @@ def test_who_leaves_is_no_longer_in_the_line():
 @pytest.mark.parametrize(
     ("change", "code"),
     [
-        (lambda w: w.put(failure=Failure(reason="OOMKilled", message="m")), Code.ACTIVATION_FAILED),
+        (
+            lambda w: w.put(failure=Failure(reason="OOMKilled", message="m")),
+            ErrorCode.ACTIVATION_FAILED,
+        ),
         (
             lambda w: w.put(refusal=SpecRejection(reason="Render", message="m")),
-            Code.SERVICE_DEGRADED,
+            ErrorCode.SERVICE_DEGRADED,
         ),
-        (lambda w: w.routes.drop(KEY), Code.MODEL_NOT_FOUND),
-        (lambda w: w.activation.stop(), Code.SHUTTING_DOWN),
+        (lambda w: w.routes.drop(KEY), ErrorCode.MODEL_NOT_FOUND),
+        (lambda w: w.activation.stop(), ErrorCode.SHUTTING_DOWN),
     ],
 )
 def test_waiting_that_has_no_use_ends_at_once(change, code):
@@ -219,39 +224,45 @@ def test_an_unready_pod_ends_no_wait():
 
 def test_who_waited_too_long_hears_what_it_waited_for():
     w = World()
-    assert w.activation.late(KEY).code is Code.ACTIVATION_TIMEOUT
+    assert w.activation.timeout_error(KEY).code is ErrorCode.ACTIVATION_TIMEOUT
     w.put("p", ready=False, phase="Loading")
-    assert "was not ready in time (it is loading). It" in w.activation.late(KEY).message
+    assert "was not ready in time (it is loading). It" in w.activation.timeout_error(KEY).message
     w.put("p", ready=False, delay=Delay(reason="SchedulingDelayed", message="no node."))
-    assert "in time: SchedulingDelayed: no node. It starts once" in w.activation.late(KEY).message
+    assert (
+        "in time: SchedulingDelayed: no node. It starts once"
+        in w.activation.timeout_error(KEY).message
+    )
     w.put("p", max_in_flight=1)
-    assert w.activation.late(KEY).code is Code.OVERLOADED
+    assert w.activation.timeout_error(KEY).code is ErrorCode.OVERLOADED
 
 
 def test_who_may_not_read_the_cluster_s_words_hears_the_kind():
     w = World(brief_errors=True)
     w.put("p", ready=False, delay=Delay(reason="SchedulingDelayed", message="no node."))
-    assert "in time: SchedulingDelayed. It" in w.activation.late(KEY).message
+    assert "in time: SchedulingDelayed. It" in w.activation.timeout_error(KEY).message
     quota = Delay(reason="PodsRefused", message="quota q", brief="a quota is used up")
     w.put("p", ready=False, delay=quota)
-    assert "in time: PodsRefused: a quota is used up. It starts" in w.activation.late(KEY).message
+    assert (
+        "in time: PodsRefused: a quota is used up. It starts"
+        in w.activation.timeout_error(KEY).message
+    )
     w.put(failure=Failure(reason="OOMKilled", message="secret"))
-    with pytest.raises(Problem, match=r"cannot start: OOMKilled\. The service's status"):
-        w.activation.join(KEY, Waiter(w, "a", w.activation.ticket()))
+    with pytest.raises(GatewayError, match=r"cannot start: OOMKilled\. The service's status"):
+        w.activation.enqueue(KEY, Waiter(w, "a", w.activation.next_ticket()))
 
 
 def test_stopping_leaves_ready_endpoints_to_who_needs_no_wait():
     w = World()
     w.put("p")
     w.activation.stop()
-    assert w.activation.take(KEY)
+    assert w.activation.try_acquire(KEY)
 
 
 def test_a_cold_request_takes_the_lease_and_an_endpoint_ends_it_after_the_grace():
     w = World()
-    w.activation.cold(w.route)
+    w.activation.begin_activation(w.route)
     assert w.demand.demand(KEY) == 1
-    assert w.activation.wanted(KEY)
+    assert w.activation.is_wanted(KEY)
     assert w.nudged[-1] == KEY
     w.now = 100
     w.put("p")
@@ -260,12 +271,12 @@ def test_a_cold_request_takes_the_lease_and_an_endpoint_ends_it_after_the_grace(
     w.put("p", phase="Ready")
     w.now = 111
     assert w.demand.demand(KEY) == 0
-    assert not w.activation.wanted(KEY)
+    assert not w.activation.is_wanted(KEY)
 
 
 def test_the_estimate_is_learned():
     w = World()
-    w.activation.cold(w.route)
+    w.activation.begin_activation(w.route)
     w.now = 20
     w.put("p")
     assert w.activation.retry_after_s(KEY) == 23
@@ -273,26 +284,26 @@ def test_the_estimate_is_learned():
 
 def test_field_case_c1_a_broken_response_is_no_start():
     w = World()
-    w.activation.cold(w.route)
+    w.activation.begin_activation(w.route)
     w.now = 40
     w.put("p", cold_start=ColdStart.REJECT)
     w.now = 100
-    w.endpoints.broke_off(KEY, w.route.backends[0])
+    w.endpoints.response_broke(KEY, w.route.backends[0])
     waiter = w.wait("a")
     assert w.activation.waiting(KEY) == 1 and w.nudged[-1] == KEY
     w.now = 100.1
-    w.endpoints.answered(KEY, "p")
+    w.endpoints.probe_passed(KEY, "p")
     assert w.got[-1][0] == waiter.name
     assert w.activation.retry_after_s(KEY) == 45
 
 
 def test_field_case_c1_who_waits_for_a_check_that_fails_hears_what_is_wrong():
-    for mode, codes in ((ColdStart.REJECT, [Code.COLD_START]), (ColdStart.KEEPALIVE, [])):
+    for mode, codes in ((ColdStart.REJECT, [ErrorCode.COLD_START]), (ColdStart.KEEPALIVE, [])):
         w = World()
         w.put("p", cold_start=mode)
-        w.endpoints.broke_off(KEY, w.route.backends[0])
+        w.endpoints.response_broke(KEY, w.route.backends[0])
         w.wait("a")
-        w.endpoints.unanswered(KEY, "p", REFUSED, now=0)
+        w.endpoints.probe_failed(KEY, "p", REFUSED, now=0)
         assert [code for _, code in w.got] == codes
 
 
@@ -300,7 +311,7 @@ def test_field_case_c1_who_waits_for_a_check_that_fails_hears_what_is_wrong():
 def test_field_case_c1_a_wait_that_becomes_one_for_a_start_takes_the_lease(demand):
     w = World()
     w.put("p")
-    w.endpoints.broke_off(KEY, w.route.backends[0])
+    w.endpoints.response_broke(KEY, w.route.backends[0])
     w.wait("a")
     claim = w.demand.admit(KEY, limit=9) if demand else None
     assert not w.demand.leased(KEY)
@@ -314,15 +325,15 @@ def test_field_case_c1_a_wait_that_becomes_one_for_a_start_takes_the_lease(deman
 def test_field_case_c1_one_of_two_that_is_checked_is_no_wait():
     w = World()
     w.put("p", "q", cold_start=ColdStart.REJECT)
-    w.endpoints.broke_off(KEY, w.route.backends[0])
-    place = w.activation.take(KEY)
+    w.endpoints.response_broke(KEY, w.route.backends[0])
+    place = w.activation.try_acquire(KEY)
     assert place and place.backend.uid == "q"
 
 
 def test_field_case_c4_who_was_told_when_to_come_finds_it_wanted():
     w = World()
-    w.activation.cold(w.route)
-    w.activation.sent_away(KEY, retry_after_s=w.activation.retry_after_s(KEY))
+    w.activation.begin_activation(w.route)
+    w.activation.told_to_retry(KEY, retry_after_s=w.activation.retry_after_s(KEY))
     w.now = 2
     w.put("p")
     w.now = 68
@@ -334,7 +345,7 @@ def test_field_case_c4_who_was_told_when_to_come_finds_it_wanted():
 
 def test_a_failed_attempt_is_no_estimate():
     w = World()
-    w.activation.cold(w.route)
+    w.activation.begin_activation(w.route)
     w.now = 20
     w.put(failure=Failure(reason="OOMKilled", message="m"))
     w.put("p", failure=None)
@@ -343,7 +354,7 @@ def test_a_failed_attempt_is_no_estimate():
 
 def test_after_a_failure_who_is_sent_away_hears_when_the_next_attempt_may_be_through():
     w = World()
-    w.activation.cold(w.route)
+    w.activation.begin_activation(w.route)
     w.now = 20
     w.put("p")
     w.put("p", ready=False, failure=Failure(reason="CrashLoopBackOff", message="m"))
@@ -351,15 +362,15 @@ def test_after_a_failure_who_is_sent_away_hears_when_the_next_attempt_may_be_thr
     w.put(failure=Failure(reason="CrashLoopBackOff", message="m", attempt_at=1010))
     for w.wall, left_s in ((1000, 33), (1005.5, 27), (1010, 23), (1025, 8), (1060, 5)):
         assert w.activation.retry_after_s(KEY) == left_s
-        with pytest.raises(Problem) as told:
-            w.activation.join(KEY, Waiter(w, "a", w.activation.ticket()))
+        with pytest.raises(GatewayError) as told:
+            w.activation.enqueue(KEY, Waiter(w, "a", w.activation.next_ticket()))
         assert told.value.retry_after_s == left_s
 
 
 def test_a_request_in_the_middle_of_a_failure_is_no_start_of_an_attempt():
     w = World()
     w.put(failure=Failure(reason="CrashLoopBackOff", message="m"))
-    w.activation.cold(w.route)
+    w.activation.begin_activation(w.route)
     w.now = 2
     w.put("p", failure=None)
     assert w.activation.retry_after_s(KEY) == 59
@@ -368,19 +379,19 @@ def test_a_request_in_the_middle_of_a_failure_is_no_start_of_an_attempt():
 def test_a_pod_that_goes_is_forgotten_when_its_last_answer_ends():
     w = World()
     w.put("p")
-    place = w.activation.take(KEY)
+    place = w.activation.try_acquire(KEY)
     w.put("q")
     assert len(w.balance) == 1
     assert place is not None
     place.release()
     assert len(w.balance) == 0
     w.routes.drop(KEY)
-    assert w.activation.take(KEY) is None
+    assert w.activation.try_acquire(KEY) is None
 
 
 def test_field_case_c4_a_client_may_be_late_though_the_grace_is_short():
     w = World(ready_grace_s=0.2)
-    w.activation.sent_away(KEY, retry_after_s=3)
+    w.activation.told_to_retry(KEY, retry_after_s=3)
     w.put("p")
     w.now = 7.9
     assert w.demand.demand(KEY) == 1
@@ -390,12 +401,12 @@ def test_field_case_c4_a_client_may_be_late_though_the_grace_is_short():
 
 def test_field_case_c14_it_goes_on_as_long_as_it_says():
     w = World()
-    w.activation.cold(w.route)
+    w.activation.begin_activation(w.route)
     w.now = 300
-    problem = w.activation.late(KEY)
+    problem = w.activation.timeout_error(KEY)
     assert problem.retry_after_s == 5
     assert "It goes on starting for another 15 s" in problem.message
-    w.activation.sent_away(KEY, retry_after_s=problem.retry_after_s)
+    w.activation.told_to_retry(KEY, retry_after_s=problem.retry_after_s)
     w.now = 314
     assert w.demand.demand(KEY) == 1
     w.now = 315

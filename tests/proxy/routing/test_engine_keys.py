@@ -5,7 +5,7 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.cluster.interface import Unavailable
-from hearth.proxy.errors import Problem
+from hearth.proxy.errors import GatewayError
 from hearth.proxy.routing.engine_keys import EngineKeys
 from hearth.routes import Backend, KeyRef
 from tests.proxy import backend
@@ -31,53 +31,53 @@ class World:
             raise self.error
         return self.data
 
-    async def learn(self):
-        await self.keys.learn("ai", KEYED)
-        return self.keys.line("ai", KEYED)
+    async def refresh(self):
+        await self.keys.refresh("ai", KEYED)
+        return self.keys.field_line("ai", KEYED)
 
 
 async def test_field_case_130_a_key_is_read_when_it_is_used_and_again_after_ten_seconds():
     world = World()
-    assert not world.keys.fresh("ai", KEYED) and world.keys.line("ai", KEYED) == b""
-    assert await world.learn() == b"Authorization: Bearer sesame\r\n"
-    assert world.keys.fresh("ai", KEYED)
+    assert not world.keys.is_fresh("ai", KEYED) and world.keys.field_line("ai", KEYED) == b""
+    assert await world.refresh() == b"Authorization: Bearer sesame\r\n"
+    assert world.keys.is_fresh("ai", KEYED)
     world.data = {"token": b"other"}
-    assert await world.learn() == b"Authorization: Bearer sesame\r\n"
+    assert await world.refresh() == b"Authorization: Bearer sesame\r\n"
     world.now = 10.0
-    assert not world.keys.fresh("ai", KEYED)
-    assert await world.learn() == b"Authorization: Bearer other\r\n"
+    assert not world.keys.is_fresh("ai", KEYED)
+    assert await world.refresh() == b"Authorization: Bearer other\r\n"
     assert world.reads == 2
 
 
 async def test_an_engine_that_asks_for_none_is_told_none():
     world = World()
-    assert world.keys.fresh("ai", OPEN)
-    await world.keys.learn("ai", OPEN)
-    assert (world.keys.line("ai", OPEN), world.reads) == (b"", 0)
+    assert world.keys.is_fresh("ai", OPEN)
+    await world.keys.refresh("ai", OPEN)
+    assert (world.keys.field_line("ai", OPEN), world.reads) == (b"", 0)
 
 
 async def test_the_last_value_outlives_an_outage_of_ten_minutes():
     world = World()
-    await world.learn()
+    await world.refresh()
     world.error = Unavailable()
     world.now = 599.0
-    assert await world.learn() == b"Authorization: Bearer sesame\r\n"
+    assert await world.refresh() == b"Authorization: Bearer sesame\r\n"
     world.now = 611.0
     for _ in range(2):
-        with pytest.raises(Problem, match=r"hearth\.dev/engine-key"):
-            await world.learn()
-        assert not world.keys.fresh("ai", KEYED), "nor is it used until the next read"
+        with pytest.raises(GatewayError, match=r"hearth\.dev/engine-key"):
+            await world.refresh()
+        assert not world.keys.is_fresh("ai", KEYED), "nor is it used until the next read"
     world.error, world.now = None, 622.0
-    assert await world.learn() == b"Authorization: Bearer sesame\r\n"
+    assert await world.refresh() == b"Authorization: Bearer sesame\r\n"
 
 
 @pytest.mark.parametrize("data", [None, {}, {"token": b" "}, {"token": b"a\r\nX: y"}])
 async def test_what_is_not_there_or_no_key_is_not_sent(data):
     world = World()
     world.data = data
-    with pytest.raises(Problem):
-        await world.learn()
-    assert world.keys.line("ai", KEYED) == b"" and not world.keys.fresh("ai", KEYED)
+    with pytest.raises(GatewayError):
+        await world.refresh()
+    assert world.keys.field_line("ai", KEYED) == b"" and not world.keys.is_fresh("ai", KEYED)
 
 
 # As engines and clients see it

@@ -70,7 +70,7 @@ def test_a_domain_below_localhost():
 
 @pytest.mark.parametrize("domain", ["", "llm.example.com"])
 def test_the_advice_names_hosts_that_work(domain):
-    text = HostTable(ingress_domains=(domain,) if domain else ()).advice()
+    text = HostTable(ingress_domains=(domain,) if domain else ()).usable_hosts()
     assert "<name>.<namespace>.svc" in text
     assert "hearth.<namespace>.svc" in text
     assert (domain or "hearth-gateway.hearth-system") in text
@@ -79,11 +79,11 @@ def test_the_advice_names_hosts_that_work(domain):
 def test_a_host_that_may_be_this_machine_is_no_other_than_it_reads():
     table = HostTable()
     assert table.scope("laptop.local") == OneService(ServiceKey("local", "laptop"))
-    assert "--ingress-domain laptop.local" in table.perhaps_own(ServiceKey("local", "laptop"))
-    assert "--ingress-domain" in table.advice()
+    assert "--ingress-domain laptop.local" in table.own_name_hint(ServiceKey("local", "laptop"))
+    assert "--ingress-domain" in table.usable_hosts()
     told = HostTable(ingress_domains=("laptop.local",))
     assert told.scope("laptop.local") == ALL
-    assert told.perhaps_own(ServiceKey("ai", "chat")) == ""
+    assert told.own_name_hint(ServiceKey("ai", "chat")) == ""
 
 
 OWN = HostTable(own_hosts=(".localhost", "host.docker.internal", "Laptop.Corp.example", "laptop"))
@@ -142,5 +142,5 @@ def test_field_case_101_a_gateway_has_several_names(host, scope):
     ],
 )
 def test_field_case_101_a_host_that_is_unknown_is_told_the_setting(host, told):
-    text = TABLE.perhaps_unknown(host)
+    text = TABLE.unknown_name_hint(host)
     assert text.endswith(told) and bool(text) is bool(told)

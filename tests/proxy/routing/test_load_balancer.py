@@ -1,6 +1,6 @@
 """Fewest in flight, ties in turn, sick ones last."""
 
-from hearth.proxy.routing.load_balancer import Balance
+from hearth.proxy.routing.load_balancer import LoadBalancer
 from hearth.routes import Backend
 
 
@@ -8,56 +8,56 @@ def backends(*uids: str) -> list[Backend]:
     return [Backend(uid=u, pod=u, host="127.0.0.1", port=1, ready=True) for u in uids]
 
 
-def pick(balance: Balance, *uids: str, limit=None, now=0.0):
+def pick(balance: LoadBalancer, *uids: str, limit=None, now=0.0):
     found = balance.pick(backends(*uids), limit=limit, now=now)
     return found.uid if found else None
 
 
 def test_ties_rotate():
-    balance = Balance()
+    balance = LoadBalancer()
     seen = []
     for _ in range(6):
         uid = pick(balance, "a", "b", "c")
-        balance.take(uid)
-        balance.give_back(uid)
+        balance.start(uid)
+        balance.finish(uid)
         seen.append(uid)
     assert seen == ["a", "b", "c", "a", "b", "c"]
 
 
 def test_fewest_in_flight_wins():
-    balance = Balance()
-    balance.take("a")
-    balance.take("a")
-    balance.take("b")
+    balance = LoadBalancer()
+    balance.start("a")
+    balance.start("a")
+    balance.start("b")
     assert pick(balance, "a", "b") == "b"
-    balance.give_back("a")
-    balance.give_back("a")
+    balance.finish("a")
+    balance.finish("a")
     assert pick(balance, "a", "b") == "a"
 
 
 def test_nobody_is_given_more_than_the_limit():
-    balance = Balance()
+    balance = LoadBalancer()
     for _ in range(2):
-        balance.take(pick(balance, "a", "b", limit=1))
+        balance.start(pick(balance, "a", "b", limit=1))
     assert pick(balance, "a", "b", limit=1) is None
     assert pick(balance, "a", "b", limit=2) is not None
     assert pick(balance, limit=None) is None
 
 
 def test_a_hung_endpoint_rests_for_a_while():
-    balance = Balance()
-    balance.take("b")
+    balance = LoadBalancer()
+    balance.start("b")
     balance.failed("a", base_s=10, now=0)
     assert pick(balance, "a", "b", now=9.9) == "b"
     assert pick(balance, "a", "b", now=10) == "a"
 
 
 def test_the_rest_doubles_and_is_bounded():
-    balance = Balance()
+    balance = LoadBalancer()
     for now in (0, 10, 30):
         balance.failed("a", base_s=10, now=now)
     assert pick(balance, "a", "b", now=69) == "b"
-    balance.take("b")
+    balance.start("b")
     assert pick(balance, "a", "b", now=70) == "a"
     for number in range(50):
         balance.failed("a", base_s=10, now=300 * (number + 1))
@@ -65,12 +65,12 @@ def test_the_rest_doubles_and_is_bounded():
 
 
 def test_field_case_c15_what_breaks_together_is_one_trouble():
-    balance = Balance()
+    balance = LoadBalancer()
     for _ in range(10):
         balance.failed("a", base_s=1, now=0)
     balance.failed("a", base_s=1, now=0.5)
     assert pick(balance, "a", "b", now=1.4) == "b"
-    balance.take("b")
+    balance.start("b")
     assert pick(balance, "a", "b", now=1.5) == "a"
     balance.failed("a", base_s=1, now=1.5)
     assert pick(balance, "a", "b", now=3.4) == "b"
@@ -78,7 +78,7 @@ def test_field_case_c15_what_breaks_together_is_one_trouble():
 
 
 def test_the_last_one_is_never_taken_out():
-    balance = Balance()
+    balance = LoadBalancer()
     balance.failed("a", base_s=10, now=0)
     assert pick(balance, "a", now=1) == "a"
     balance.failed("b", base_s=10, now=0)
@@ -86,28 +86,28 @@ def test_the_last_one_is_never_taken_out():
 
 
 def test_a_resting_one_is_no_way_round_the_limit():
-    balance = Balance()
+    balance = LoadBalancer()
     balance.failed("a", base_s=10, now=0)
-    balance.take("b")
+    balance.start("b")
     assert pick(balance, "a", "b", limit=1, now=1) is None
 
 
 def test_an_answer_heals_and_proves():
-    balance = Balance()
+    balance = LoadBalancer()
     balance.failed("a", base_s=10, now=0)
-    assert not balance.proven("a")
-    balance.answered("a")
-    balance.take("b")
+    assert not balance.has_answered("a")
+    balance.succeeded("a")
+    balance.start("b")
     assert pick(balance, "a", "b", now=1) == "a"
-    assert balance.proven("a")
+    assert balance.has_answered("a")
 
 
 def test_what_is_gone_is_forgotten_once_it_is_idle():
-    balance = Balance()
-    balance.take("a")
+    balance = LoadBalancer()
+    balance.start("a")
     balance.forget(["a", "never seen"])
     assert len(balance) == 1
-    balance.give_back("a")
+    balance.finish("a")
     balance.forget(["a"])
     assert len(balance) == 0
-    assert repr(balance) == "<Balance empty>"
+    assert repr(balance) == "<LoadBalancer empty>"

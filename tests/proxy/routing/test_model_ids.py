@@ -62,7 +62,7 @@ def test_an_id_finds_its_service(scope, default, ids):
 
 
 def test_the_list_object():
-    body = json.loads(model_ids.encode([model_ids.entry(ROUTES[2], "chat")]))
+    body = json.loads(model_ids.encode_list([model_ids.model_object(ROUTES[2], "chat")]))
     entry = {"id": "chat", "object": "model", "created": 7, "owned_by": "ai", "state": "Ready"}
     assert body == {"object": "list", "data": [entry]}
 

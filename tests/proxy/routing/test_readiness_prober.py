@@ -10,8 +10,8 @@ import anyio.lowlevel
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.routing.readiness_prober import Readiness
-from hearth.proxy.routing.usable_endpoints import Endpoints
+from hearth.proxy.routing.readiness_prober import ReadinessProber
+from hearth.proxy.routing.usable_endpoints import UsableEndpoints
 from hearth.routes import Backend, HttpReadiness, Route, RouteTable, TcpReadiness
 from tests import hanging
 from tests.proxy import backend
@@ -24,9 +24,9 @@ class World:
     def __init__(self) -> None:
         self.wanted = True
         self.routes = RouteTable()
-        self.endpoints = Endpoints(self.routes)
-        self.readiness = Readiness(endpoints=self.endpoints, wanted=lambda key: self.wanted)
-        self.endpoints.listen(self.readiness.nudge)
+        self.endpoints = UsableEndpoints(self.routes)
+        self.readiness = ReadinessProber(endpoints=self.endpoints, wanted=lambda key: self.wanted)
+        self.endpoints.listen(self.readiness.wake)
 
     def put(self, *pods: Backend) -> None:
         self.routes.put(Route(key=KEY, uid="u", created=1, phase="x", backends=pods))
@@ -130,7 +130,7 @@ async def test_nobody_is_asked_while_nobody_waits():
         w.put(pod(server))
         assert len(w.readiness) == 0
         w.wanted = True
-        w.readiness.nudge(KEY)
+        w.readiness.wake(KEY)
         await w.until_usable()
 
 
@@ -166,7 +166,7 @@ async def test_a_pod_that_goes_away_is_not_asked():
 async def test_a_ready_pod_that_refuses_is_asked_for_a_connection():
     async with backend.running() as server, world() as w:
         w.put(refusing := pod(server, ready=True))
-        w.endpoints.refused(KEY, refusing)
+        w.endpoints.connection_refused(KEY, refusing)
         assert w.endpoints.usable(KEY) == ()
         done = anyio.Event()
         w.endpoints.listen(lambda key: done.set())
@@ -232,13 +232,13 @@ async def test_field_case_c15_a_loop_that_comes_late_does_not_count_against_an_e
     path = {"path": "/health"} if kind is HttpReadiness else {}
     async with backend.running() as server, world() as w:
         refused = []
-        unanswered = w.endpoints.unanswered
+        unanswered = w.endpoints.probe_failed
 
         def noted(*args, **named) -> None:
             refused.append(args)
             unanswered(*args, **named)
 
-        w.endpoints.unanswered = noted
+        w.endpoints.probe_failed = noted
         stalling = loop.call_soon(stall)
         w.put(pod(server, readiness=kind(port=server.port, timeout_s=limit_s, **path)))
         with hanging.guard():

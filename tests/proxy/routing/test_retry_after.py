@@ -4,17 +4,17 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy.routing import retry_after
-from hearth.proxy.routing.retry_after import Estimate
+from hearth.proxy.routing.retry_after import RetryAfterEstimate
 
 KEY = ServiceKey("ai", "chat")
 
 
-def learned(*took_s: float) -> Estimate:
-    known, now = Estimate(), 0.0
+def learned(*took_s: float) -> RetryAfterEstimate:
+    known, now = RetryAfterEstimate(), 0.0
     for seconds in took_s:
-        known.cold(KEY, now=now, limit_s=300, pods=False)
-        known.cold(KEY, now=now + seconds / 2, limit_s=300, pods=True)
-        known.ready(KEY, now=now + seconds)
+        known.activation_began(KEY, now=now, limit_s=300, pods=False)
+        known.activation_began(KEY, now=now + seconds / 2, limit_s=300, pods=True)
+        known.became_ready(KEY, now=now + seconds)
         now += 1000
     return known
 
@@ -58,7 +58,7 @@ def test_field_case_c7_nine_of_ten_starts_and_a_margin(starts_s, expected_s):
 
 
 def test_the_first_time_nobody_knows():
-    assert Estimate().retry_after_s(KEY, now=0) == retry_after.UNKNOWN_S
+    assert RetryAfterEstimate().retry_after_s(KEY, now=0) == retry_after.UNKNOWN_S
 
 
 def test_it_is_as_long_as_the_last_ones_took():
@@ -72,14 +72,14 @@ def test_starts_of_long_ago_are_forgotten():
 
 def test_less_what_has_passed():
     known = learned(20)
-    known.cold(KEY, now=100, limit_s=300, pods=False)
+    known.activation_began(KEY, now=100, limit_s=300, pods=False)
     assert known.retry_after_s(KEY, now=115) == 8
     assert known.retry_after_s(KEY, now=130) == retry_after.OVERDUE_S
 
 
 def test_after_a_failure_the_next_attempt_takes_as_long():
     assert learned(20).after_failure_s(KEY, attempt_in_s=10) == 33
-    assert Estimate().after_failure_s(KEY, attempt_in_s=10) == 11
+    assert RetryAfterEstimate().after_failure_s(KEY, attempt_in_s=10) == 11
 
 
 def test_always_less_than_a_minute():
@@ -88,35 +88,35 @@ def test_always_less_than_a_minute():
 
 def test_a_failed_or_abandoned_attempt_teaches_nothing():
     known = learned(20)
-    known.cold(KEY, now=100, limit_s=300, pods=False)
-    known.forget(KEY)
-    known.ready(KEY, now=150)
+    known.activation_began(KEY, now=100, limit_s=300, pods=False)
+    known.attempt_failed(KEY)
+    known.became_ready(KEY, now=150)
     assert known.retry_after_s(KEY, now=150) == 23
-    known = Estimate()
-    known.cold(KEY, now=200, limit_s=300, pods=False)
-    known.cold(KEY, now=501, limit_s=300, pods=False)
-    known.ready(KEY, now=511)
+    known = RetryAfterEstimate()
+    known.activation_began(KEY, now=200, limit_s=300, pods=False)
+    known.activation_began(KEY, now=501, limit_s=300, pods=False)
+    known.became_ready(KEY, now=511)
     assert known.retry_after_s(KEY, now=600) == 13
 
 
 def test_a_start_that_outlasts_its_limit_is_still_the_same():
-    known = Estimate()
-    known.cold(KEY, now=0, limit_s=300, pods=False)
-    known.cold(KEY, now=301, limit_s=300, pods=True)
-    known.ready(KEY, now=310)
-    known.cold(KEY, now=1000, limit_s=300, pods=False)
+    known = RetryAfterEstimate()
+    known.activation_began(KEY, now=0, limit_s=300, pods=False)
+    known.activation_began(KEY, now=301, limit_s=300, pods=True)
+    known.became_ready(KEY, now=310)
+    known.activation_began(KEY, now=1000, limit_s=300, pods=False)
     assert known.retry_after_s(KEY, now=1300) == 42
 
 
 def test_field_case_c1_an_endpoint_s_trouble_teaches_nothing():
     known = learned(75)
-    known.cold(KEY, now=100, limit_s=300, pods=True)
+    known.activation_began(KEY, now=100, limit_s=300, pods=True)
     assert known.retry_after_s(KEY, now=130) == 53
-    known.ready(KEY, now=101)
+    known.became_ready(KEY, now=101)
     assert known.retry_after_s(KEY, now=300) == 59
 
 
 def test_of_a_service_that_is_gone_nothing_is_kept():
     known = learned(20)
-    known.drop(KEY)
+    known.remove(KEY)
     assert known.retry_after_s(KEY, now=0) == retry_after.UNKNOWN_S

@@ -775,7 +775,7 @@ class World:
         """What is to be nothing once all clients are gone, and the backends' health."""
         loads = self.parts.balance._loads
         return (
-            self.gateway.held_bytes,
+            self.gateway.buffered_bytes,
             len(self.parts.running),
             len(self.parts.fronts),
             [type(item).__name__ for item in self.parts.sweep._watched],

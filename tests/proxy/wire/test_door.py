@@ -4,8 +4,8 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy.config import GatewayConfig
-from hearth.proxy.errors import Code, Problem
-from hearth.proxy.routing.api_keys import Keys
+from hearth.proxy.errors import ErrorCode, GatewayError
+from hearth.proxy.routing.api_keys import ApiKeys
 from hearth.proxy.routing.hosts import Everything, HostTable, Namespace, OneService
 from hearth.proxy.wire import door
 from hearth.proxy.wire.door import Door
@@ -22,7 +22,7 @@ def made(**fields) -> Door:
     routes = RouteTable()
     routes.put(Route(key=KEY, uid="u", created=1, phase="Ready", **fields))
     config = GatewayConfig(hosts=HostTable(ingress_domains=("llm.test",)), default_namespace="ai")
-    return Door(routes, Keys(secret), config)
+    return Door(routes, ApiKeys(secret), config)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_scope(host, scope):
 def test_an_unknown_host_is_told_what_would_work_each_time():
     d = made()
     for _ in range(2):
-        with pytest.raises(Problem, match="Hosts that would work"):
+        with pytest.raises(GatewayError, match="Hosts that would work"):
             d.scope(b"nowhere\xff")
 
 
@@ -58,14 +58,14 @@ def test_hosts_that_many_clients_invent_are_not_kept():
     [
         ("ai/chat", KEY),
         ("chat", KEY),
-        ("ai/other", Code.MODEL_NOT_FOUND),
-        (None, Code.INVALID_REQUEST),
+        ("ai/other", ErrorCode.MODEL_NOT_FOUND),
+        (None, ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_named(model, found):
     try:
         assert made().named(model, Everything()) == found
-    except Problem as problem:
+    except GatewayError as problem:
         assert problem.code is found
 
 
@@ -75,17 +75,17 @@ async def test_who_is_not_known_knocks():
     assert not d.open(route, "sesame")
     await d.knock(route, "sesame")
     assert d.open(route, "sesame")
-    with pytest.raises(Problem):
+    with pytest.raises(GatewayError):
         await d.knock(route, "wrong")
-    with pytest.raises(Problem):
+    with pytest.raises(GatewayError):
         d.route(ServiceKey("ai", "none"))
 
 
 def test_a_host_that_reads_as_no_service_may_be_the_gateways_own():
-    d = Door(RouteTable(), Keys(secret), GatewayConfig())
+    d = Door(RouteTable(), ApiKeys(secret), GatewayConfig())
     scope = d.scope(b"laptop.local:8080")
     assert isinstance(scope, OneService)
-    with pytest.raises(Problem) as told:
+    with pytest.raises(GatewayError) as told:
         d.route(scope.key)
-    assert told.value.code is Code.MODEL_NOT_FOUND
+    assert told.value.code is ErrorCode.MODEL_NOT_FOUND
     assert told.value.message.endswith("start it with --ingress-domain laptop.local.")

@@ -14,9 +14,9 @@ async def test_an_end_after_the_end_changes_nothing():
             (visit,) = s.gateway._parts.running
             visit.cut()
             await raw.until(b"shutting_down")
-            visit.fail(error_messages.lost())
+            visit.fail(error_messages.upstream_lost())
             visit.gone()
         await anyio.wait_all_tasks_blocked()
         assert s.record.outcomes == ["shutting_down"]
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
         assert not s.gateway._parts.running

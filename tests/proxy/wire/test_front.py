@@ -362,7 +362,7 @@ async def test_a_client_that_goes_in_the_middle_of_its_body():
                 await client.stream.send(LINE + b"Content-Length: 1000000\r\n\r\n" + body)
         await s.record.until(2)
         assert s.record.outcomes == ["client_cancelled"] * 2
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
 
 
 async def test_a_big_body_that_stalls():
@@ -372,7 +372,7 @@ async def test_a_big_body_that_stalls():
         async with client.stream:
             await client.stream.send(LINE + b"Content-Length: 1000000\r\n\r\n" + b"{" * 400_000)
             assert answers(await client.rest()) == [408]
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
 
 
 @pytest.mark.parametrize("size", [100_000, 262_143, 262_145, 1_000_000, 9_000_000])

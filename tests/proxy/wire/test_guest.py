@@ -296,7 +296,7 @@ async def test_a_client_that_goes_takes_its_request_along(half):
         await server.until(lambda b: b.open == 0)
         await s.record.until(2)
         assert s.record.outcomes[1] == "client_cancelled"
-        assert s.demand.pending(KEY) == s.gateway.in_flight(KEY) == s.gateway.held_bytes == 0
+        assert s.demand.pending(KEY) == s.gateway.in_flight(KEY) == s.gateway.buffered_bytes == 0
 
 
 @pytest.mark.parametrize("version", ["1.1", "1.0"])

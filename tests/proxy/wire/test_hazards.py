@@ -201,7 +201,7 @@ async def test_what_a_backend_says_to_a_client_that_has_just_left_goes_nowhere(s
         front.connection_lost(None)
         sent = client.sent
         assert s.record.outcomes == ["ok" if b"[DONE]" in sent else "client_cancelled"]
-        assert s.demand.pending(KEY) == s.gateway.in_flight(KEY) == s.gateway.held_bytes == 0
+        assert s.demand.pending(KEY) == s.gateway.in_flight(KEY) == s.gateway.buffered_bytes == 0
         link.data_received(EVENT)
         link.data_received(framing.LAST_CHUNK)
         assert client.sent == sent
@@ -228,7 +228,7 @@ async def test_a_client_that_leaves_right_after_its_backend_was_lost(said, more)
         front.connection_lost(None)
         assert client.sent == sent
         assert len(s.record.ends) == 1
-        assert s.demand.pending(KEY) == s.gateway.in_flight(KEY) == s.gateway.held_bytes == 0
+        assert s.demand.pending(KEY) == s.gateway.in_flight(KEY) == s.gateway.buffered_bytes == 0
         transport.abort()
 
 
@@ -252,7 +252,7 @@ async def test_a_connection_that_is_made_for_a_client_that_has_left_serves_the_n
         await made.wait()
         front.connection_lost(None)
         assert s.record.outcomes == ["client_cancelled"]
-        assert s.demand.pending(KEY) == s.gateway.in_flight(KEY) == s.gateway.held_bytes == 0
+        assert s.demand.pending(KEY) == s.gateway.in_flight(KEY) == s.gateway.buffered_bytes == 0
         go.set()
         while not len(pool):
             await anyio.lowlevel.checkpoint()
@@ -338,7 +338,7 @@ async def test_a_body_of_which_no_byte_comes_has_a_limit_of_its_own(line):
                 assert front.due < NEVER
                 front.expired(front.due)
         assert b"HTTP/1.1 408" in client.sent
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
         front.connection_lost(None)
 
 

@@ -2,15 +2,15 @@
 
 import pytest
 
-from hearth.proxy.body.body_budget import MIN_RATE, Budget
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.body.body_budget import MIN_RATE, BodyBudget
+from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.intake import Intake
 
 
-def intake(*lines: bytes, budget: Budget | None = None, limit_bytes: int = 100) -> Intake:
+def intake(*lines: bytes, budget: BodyBudget | None = None, limit_bytes: int = 100) -> Intake:
     head = b"\r\n".join((b"POST /v1/x HTTP/1.1", b"Host: x", *lines, b"", b""))
-    budget = budget or Budget(1000)
+    budget = budget or BodyBudget(1000)
     return Intake(heads.request(head), budget, limit_bytes=limit_bytes, idle_s=60, now=100.0)
 
 
@@ -37,13 +37,13 @@ def test_a_body_in_chunks_is_sent_on_as_one():
 @pytest.mark.parametrize(
     ("lines", "code"),
     [
-        ((b"Content-Length: 101",), Code.REQUEST_TOO_LARGE),
-        ((b"Content-Length: 60",), Code.OVERLOADED),
+        ((b"Content-Length: 101",), ErrorCode.REQUEST_TOO_LARGE),
+        ((b"Content-Length: 60",), ErrorCode.OVERLOADED),
     ],
 )
 def test_what_is_too_much_is_known_before_it_comes(lines, code):
-    budget = Budget(50)
-    with pytest.raises(Problem) as caught:
+    budget = BodyBudget(50)
+    with pytest.raises(GatewayError) as caught:
         intake(*lines, budget=budget)
     assert caught.value.code is code
     assert budget.used_bytes == 0
@@ -52,15 +52,15 @@ def test_what_is_too_much_is_known_before_it_comes(lines, code):
 @pytest.mark.parametrize(
     ("wire", "code"),
     [
-        (b"65\r\n" + b"x" * 101 + b"\r\n", Code.REQUEST_TOO_LARGE),
-        (b"3c\r\n" + b"x" * 60 + b"\r\n", Code.OVERLOADED),
-        (b"2 \r\n{}\r\n", Code.INVALID_REQUEST),
+        (b"65\r\n" + b"x" * 101 + b"\r\n", ErrorCode.REQUEST_TOO_LARGE),
+        (b"3c\r\n" + b"x" * 60 + b"\r\n", ErrorCode.OVERLOADED),
+        (b"2 \r\n{}\r\n", ErrorCode.INVALID_REQUEST),
     ],
 )
 def test_what_is_wrong_with_chunks(wire, code):
-    budget = Budget(50)
+    budget = BodyBudget(50)
     body = intake(b"Transfer-Encoding: chunked", budget=budget)
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(GatewayError) as caught:
         body.take(wire)
     assert caught.value.code is code
     body.held.drop()
@@ -68,7 +68,7 @@ def test_what_is_wrong_with_chunks(wire, code):
 
 
 def test_a_body_counts_as_far_as_it_came():
-    budget = Budget(50)
+    budget = BodyBudget(50)
     one, two = (
         intake(b"Content-Length: 50", budget=budget),
         intake(b"Content-Length: 50", budget=budget),
@@ -76,9 +76,9 @@ def test_a_body_counts_as_far_as_it_came():
     assert budget.used_bytes == 0
     assert one.take(b"x" * 20) == b"x" * 20
     assert budget.used_bytes == 20
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(GatewayError) as caught:
         two.take(b"x" * 31)
-    assert caught.value.code is Code.OVERLOADED
+    assert caught.value.code is ErrorCode.OVERLOADED
     assert one.take(b"x" * 50) == b""
     assert budget.used_bytes == 50
 

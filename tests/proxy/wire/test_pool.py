@@ -13,7 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from hearth.proxy.background import Nursery
+from hearth.proxy.background import BackgroundTasks
 from hearth.proxy.wire import pool as pools
 from hearth.proxy.wire.heads import AnswerHead
 from hearth.proxy.wire.link import Link
@@ -82,7 +82,7 @@ class Caller:
 async def pool(
     kind: type[Pool] = Pool, *, connect_timeout_s: float = 3, **more
 ) -> AsyncIterator[Pool]:
-    nursery = Nursery()
+    nursery = BackgroundTasks()
     sweep = Sweep(asyncio.get_running_loop())
     made = kind(sweep, nursery.spawn, connect_timeout_s=connect_timeout_s, **more)
     async with anyio.create_task_group() as tasks:

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from hearth.proxy.body.body_budget import Budget
+from hearth.proxy.body.body_budget import BodyBudget
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.intake import Intake
@@ -37,7 +37,7 @@ class Taking(Receiving):
 
 def taking(*lines: bytes) -> tuple[Taking, Transport]:
     parts = SimpleNamespace(
-        sweep=Sweep(asyncio.get_running_loop()), config=GatewayConfig(), budget=Budget(10**7)
+        sweep=Sweep(asyncio.get_running_loop()), config=GatewayConfig(), budget=BodyBudget(10**7)
     )
     made, transport = Taking(parts, *lines), Transport()
     made.connection_made(transport)
@@ -86,7 +86,7 @@ async def test_a_big_body_goes_straight_into_its_buffer():
 async def test_room_is_given_ahead_of_need_only_while_half_is_free():
     t, _ = taking(b"Content-Length: 900000")
     assert t.room(at_least=10, at_best=100) == 100
-    t.parts.budget.take(5 * 10**6 - 200)
+    t.parts.budget.reserve(5 * 10**6 - 200)
     assert t.room(at_least=110, at_best=300) == 110
     t.drop()
     assert t.room(at_least=1, at_best=1) == 0
@@ -96,7 +96,7 @@ async def test_a_big_body_for_which_room_runs_out():
     t, transport = taking(b"Content-Length: 900000")
     t.take_body()
     upload = transport.protocol
-    t.parts.budget.take(10**7 - FIRST_BYTES)
+    t.parts.budget.reserve(10**7 - FIRST_BYTES)
     upload.get_buffer(-1)[:] = b"y" * FIRST_BYTES
     upload.buffer_updated(FIRST_BYTES)
     assert t.heard == ["overloaded"]

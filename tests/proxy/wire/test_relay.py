@@ -2,7 +2,7 @@
 
 import pytest
 
-from hearth.proxy.errors import Code
+from hearth.proxy.errors import ErrorCode
 from hearth.proxy.observer import Outcome
 from hearth.proxy.wire import heads
 from hearth.proxy.wire.relay import Relay, Verdict
@@ -161,7 +161,7 @@ def test_field_case_c2_what_is_no_stream_is_not_passed_on(early, lines, status, 
     if r.verdict is Verdict.GOES_ON:
         out += r.end(clean=True) if wire else r.receive(b"")
     assert (out, reply.begun) == (b"", early)
-    assert r.outcome == Code.UPSTREAM_ERROR
+    assert r.outcome == ErrorCode.UPSTREAM_ERROR
     if message is None:
         assert (r.verdict, r.error) == (Verdict.UNFIT, None)
     else:

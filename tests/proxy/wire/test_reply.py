@@ -6,12 +6,12 @@ import re
 import pytest
 
 from hearth.proxy import errors
-from hearth.proxy.errors import Code, Dialect, Problem
+from hearth.proxy.errors import Dialect, ErrorCode, GatewayError
 from hearth.proxy.wire import framing, heads
 from hearth.proxy.wire.reply import HEARTBEAT, Reply, Unfinished
 from hearth.proxy.wire.request_ids import RequestIds
 
-LATE = Problem(Code.ACTIVATION_TIMEOUT, "later")
+LATE = GatewayError(ErrorCode.ACTIVATION_TIMEOUT, "later")
 DATE = b"Sun, 29 Nov 2026 12:00:00 GMT"
 BEAT = b"c\r\n: heartbeat\n\r\n"
 
@@ -95,7 +95,7 @@ def test_a_problem_in_the_middle_of_anything_else_breaks_it_off(lines):
     r.follow(answer(*lines))
     r.head(answer(*lines))
     with pytest.raises(Unfinished):
-        r.error(errors.of(LATE))
+        r.error(errors.envelope(LATE))
 
 
 @pytest.mark.parametrize(
@@ -158,7 +158,7 @@ def test_a_half_sent_event_is_closed_first(sent, closing):
     body = r.follow(head)
     r.head(head)
     body.walk(sent)
-    assert r.error(errors.of(LATE)).startswith(closing + b"data: {")
+    assert r.error(errors.envelope(LATE)).startswith(closing + b"data: {")
 
 
 SENT = {
@@ -195,9 +195,9 @@ def test_field_case_148_only_pending_data_are_closed_by_a_blank_line(sent, left)
     r.head(head)
     data = b"%x\r\n%b" % (len(sent) + left, sent) + (b"" if left else b"\r\n")
     assert body.walk(data) == data
-    found = r.error(errors.of(LATE))
+    found = r.error(errors.envelope(LATE))
     whole = framing.Chunked(decode=True).walk(data + found)
-    error = errors.event(errors.of(LATE), named=named)
+    error = errors.event(errors.envelope(LATE), named=named)
     assert whole.startswith(sent + closing)
     assert re.sub(rb"(?m)^: *\n", b"", whole[len(sent + closing) :]) == error
 

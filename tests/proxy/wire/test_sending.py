@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from hearth.proxy.body.body_budget import Budget, Held
+from hearth.proxy.body.body_budget import BodyBudget, BufferedBody
 from hearth.proxy.wire.names import Unknown
 from hearth.proxy.wire.sending import Sending
 from hearth.routes import Backend
@@ -13,7 +13,7 @@ POD = Backend(uid="u", pod="p", host="10.0.0.7", port=8000, ready=True)
 
 
 def sending(model: str | None, *, body: bytes = b"{}", method: str = "POST", **options) -> Sending:
-    held = Held(Budget(1 << 30))
+    held = BufferedBody(BodyBudget(1 << 30))
     held.data = body
     fields = b"X-A: 1\r\n"
     return Sending(
@@ -61,7 +61,7 @@ def test_a_form_s_value_is_not_quoted():
 
 
 def test_what_was_sent_is_kept_no_longer():
-    held = Held(Budget(100))
+    held = BufferedBody(BodyBudget(100))
     held.grow(2)
     held.data = b"{}"
     Sending(method="POST", target=b"/", fields=b"", held=held).drop()

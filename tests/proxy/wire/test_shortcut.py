@@ -111,7 +111,7 @@ async def test_a_body_that_trickles_is_under_the_budget_as_far_as_it_came():
             head = len(data) - size
             for at, byte in enumerate(data[-10:-1], size - 10):
                 await self.settle()
-                held.append(self.gateway.held_bytes - at)
+                held.append(self.gateway.buffered_bytes - at)
                 assert 0 <= held[-1] <= head
                 await self._later(0.1)
                 client.pipe.send(bytes((byte,)))
@@ -130,18 +130,18 @@ async def test_what_was_waited_for_is_given_back(leaves):
             front = await _front(s)
             while not front.awaits:
                 await anyio.lowlevel.checkpoint()
-            assert s.gateway.held_bytes == len(HEAD) + 5
+            assert s.gateway.buffered_bytes == len(HEAD) + 5
             if not leaves:
                 await stream.send(DATA[5:])
                 await Raw(stream).until(WHOLE)
         while s.gateway._parts.fronts:
             await anyio.lowlevel.checkpoint()
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
 
 
 @pytest.mark.parametrize("room", [len(DATA) - 1, 4])
 async def test_without_room_nothing_is_waited_for(room):
-    config = replace(CONFIG, held_bytes=room)
+    config = replace(CONFIG, body_budget_bytes=room)
     async with backend.running() as server, stage(config) as s:
         s.put(pod(server))
         async with await anyio.connect_tcp(*s.address) as stream:
@@ -151,13 +151,13 @@ async def test_without_room_nothing_is_waited_for(room):
 
 async def test_a_head_for_which_there_is_no_room_is_not_waited_with():
     assert len(HEAD) > len(DATA)
-    config = replace(CONFIG, held_bytes=len(DATA))
+    config = replace(CONFIG, body_budget_bytes=len(DATA))
     async with backend.running() as server, stage(config) as s:
         s.put(pod(server))
         async with await anyio.connect_tcp(*s.address) as stream:
             await stream.send(HEAD + DATA[:5])
-            while not s.gateway.held_bytes:
+            while not s.gateway.buffered_bytes:
                 await anyio.lowlevel.checkpoint()
-            assert s.gateway.held_bytes == 5
+            assert s.gateway.buffered_bytes == 5
             await stream.send(DATA[5:])
             await Raw(stream).until(WHOLE)

@@ -3,7 +3,7 @@
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.errors import Code, Problem
+from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.wire.states import State, guarded
 
 
@@ -13,7 +13,7 @@ class Thing:
         self.key = ServiceKey("ai", "chat")
         self.heard: list[object] = []
 
-    def fail(self, problem: Problem) -> None:
+    def fail(self, problem: GatewayError) -> None:
         self.heard.append(problem.code)
 
     def failed(self) -> None:
@@ -30,7 +30,7 @@ class Thing:
     ("error", "heard"),
     [
         (None, ["act"]),
-        (Problem(Code.QUEUE_FULL, "m"), ["act", Code.QUEUE_FULL]),
+        (GatewayError(ErrorCode.QUEUE_FULL, "m"), ["act", ErrorCode.QUEUE_FULL]),
         (ValueError("x"), ["act", "failed"]),
     ],
 )

@@ -58,9 +58,9 @@ async def test_a_request_to_a_sleeping_service(data, found):
         if isinstance(taken, Visit):
             taken.run()
             assert (s.demand.pending(KEY), s.gateway.waiting(KEY)) == (1, 1)
-            assert s.gateway.held_bytes == len(data) - data.index(b"\r\n\r\n") - 4
+            assert s.gateway.buffered_bytes == len(data) - data.index(b"\r\n\r\n") - 4
             taken.gone()
-        assert (s.demand.pending(KEY), s.gateway.held_bytes) == (0, 0)
+        assert (s.demand.pending(KEY), s.gateway.buffered_bytes) == (0, 0)
 
 
 async def test_a_request_to_one_that_runs_goes_the_short_way():
@@ -72,13 +72,13 @@ async def test_a_request_to_one_that_runs_goes_the_short_way():
 
 
 async def test_whoever_has_no_key_or_no_room_is_looked_at_closely():
-    async with stage(replace(CONFIG, held_bytes=len(DATA) - 1)) as s:
+    async with stage(replace(CONFIG, body_budget_bytes=len(DATA) - 1)) as s:
         s.put()
         assert take(s.gateway._parts, Somebody(), request()) == 0
         s.put(authentication=KeyRef(secret="keys", key="api"))
         assert take(s.gateway._parts, Somebody(), request()) == 0
         assert asleep(s)
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
 
 
 async def test_a_defect_before_it_waits_leaves_nothing(monkeypatch, caplog):
@@ -90,7 +90,7 @@ async def test_a_defect_before_it_waits_leaves_nothing(monkeypatch, caplog):
         monkeypatch.setattr(visit, "prepared", defect)
         async with s.raw() as raw:
             assert await raw.rest() == b""
-        assert (s.record.outcomes, s.gateway.held_bytes) == (["internal_error"], 0)
+        assert (s.record.outcomes, s.gateway.buffered_bytes) == (["internal_error"], 0)
         assert not s.gateway._parts.running
     assert "a defect" in caplog.text
 

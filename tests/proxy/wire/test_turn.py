@@ -251,7 +251,7 @@ async def test_a_client_that_reads_nothing_pauses_the_backend():
         while True:
             await conn.chunk(b"data: " + b"x" * 65_000 + b"\n\n")
 
-    async with backend.running(endless) as server, stage(replace(CONFIG, stall_s=0.1)) as s:
+    async with backend.running(endless) as server, stage(replace(CONFIG, client_stall_s=0.1)) as s:
         s.put(pod(server))
         async with s.raw():
             await s.pending(1)

@@ -204,7 +204,7 @@ async def test_field_case_110_a_compressed_body_is_sent_on_plain(coding, first, 
                 assert call.header("Content-Encoding") is None
                 assert call.header("Transfer-Encoding") is None
                 assert call.header("Content-Length") == str(len(call.body))
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
 
 
 @POST_AS
@@ -219,7 +219,7 @@ async def test_field_case_110_a_bomb_costs_its_limit(coding, size, first):
             body = json.dumps(BODY).encode().ljust(size + more)
             status, text = await post(s, CODERS[coding](body), field, first=first)
             assert (status, code_of(text)) == (413, "request_too_large")
-            assert s.gateway.held_bytes == 0
+            assert s.gateway.buffered_bytes == 0
         body = json.dumps(BODY).encode().ljust(size)
         assert (await post(s, CODERS[coding](body), field, first=first))[0] == 200
         assert len(server.calls()) == 1
@@ -227,13 +227,13 @@ async def test_field_case_110_a_bomb_costs_its_limit(coding, size, first):
 
 @pytest.mark.parametrize("size", [200_000, 1_500_000])
 async def test_field_case_110_what_a_body_becomes_counts_under_the_budget(size):
-    config = replace(CONFIG, held_bytes=size)
+    config = replace(CONFIG, body_budget_bytes=size)
     async with backend.running() as server, stage(config) as s:
         s.put(pod(server))
         field = "Content-Encoding: gzip"
         status, text = await post(s, gzip.compress(json.dumps(BODY).encode().ljust(size)), field)
         assert (status, code_of(text)) == (503, "overloaded")
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
         fits = gzip.compress(json.dumps(BODY).encode().ljust(size - 5000))
         assert (await post(s, fits, field))[0] == 200
         assert asleep(s)
@@ -265,7 +265,7 @@ async def test_field_case_110_what_cannot_be_read_is_told_and_wakes_nothing(
         assert told == status
         assert words in json.loads(text)["error"]["message"]
         assert asleep(s)
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
 
 
 async def test_a_client_that_goes_while_its_body_is_decompressed_leaves_nothing():
@@ -275,13 +275,13 @@ async def test_a_client_that_goes_while_its_body_is_decompressed_leaves_nothing(
         s.put()
         async with await anyio.connect_tcp(*s.address) as stream:
             await stream.send(f"{head}Content-Length: {len(data)}\r\n\r\n".encode() + data)
-            while s.gateway.held_bytes < 2_000_000:
+            while s.gateway.buffered_bytes < 2_000_000:
                 await anyio.lowlevel.checkpoint()
         await s.record.until(1)
         assert s.record.outcomes == ["client_cancelled"]
         while s.gateway._parts.decoders.borrowed_tokens:
             await anyio.lowlevel.checkpoint()
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
         assert asleep(s)
 
 
@@ -298,5 +298,5 @@ async def test_without_a_thread_for_a_big_body_its_sender_hears_overloaded(codin
             threading.stack_size(before)
         assert (status, code_of(text)) == (503, "overloaded")
         assert headers["Retry-After"]
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
         assert (await s.ask(data))[0] == 200

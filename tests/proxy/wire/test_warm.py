@@ -92,7 +92,8 @@ async def test_both_ways_answer_alike(name):
             seen = [[f for f in c.headers if f[0] not in ("X-Pad", "Host")] for c in server.calls()]
             bodies = [c.body for c in server.calls()]
             found.append((answers, s.record.ends, s.record.rejections, s.record.failures,
-                          s.record.first_bytes, seen, bodies, s.gateway.held_bytes))  # fmt: skip
+                          s.record.first_bytes, seen, bodies,
+                          s.gateway.buffered_bytes))  # fmt: skip
             assert not s.gateway.in_flight(KEY)
     short_way, long_way = found
     assert _undated(short_way) == _undated(long_way)
@@ -243,7 +244,7 @@ async def test_a_client_that_leaves_takes_its_request_along():
         await gone.wait()
         await s.record.until(1)
         assert s.record.outcomes == ["client_cancelled"]
-        assert s.gateway.held_bytes == 0
+        assert s.gateway.buffered_bytes == 0
 
 
 async def test_a_silent_backend_is_given_up():
@@ -287,7 +288,7 @@ async def test_the_gateway_stops_and_cuts_what_still_runs():
 
 
 async def test_requests_that_are_too_many_or_too_big_for_all_take_the_long_way():
-    async with backend.running() as server, stage(replace(CONFIG, held_bytes=10)) as s:
+    async with backend.running() as server, stage(replace(CONFIG, body_budget_bytes=10)) as s:
         s.put(pod(server))
         status, _, text = await s.ask()
         assert (status, json.loads(text)["error"]["code"]) == (503, "overloaded")
