@@ -112,8 +112,8 @@ class Controller(Generic[K]):
         else:
             delay_s = self.queue.fail(key)
             if failure:
-                about = {**self._about(key), "reason": failure, "delay_s": round(delay_s, 2)}
-                logger.warning("reconcile failed, comes again", extra=about)
+                about = {**self._about(key), "error": failure, "delay_s": round(delay_s, 2)}
+                logger.warning("reconcile failed, requeued", extra=about)
         self._observer(outcome, self._clock() - began)
 
     def _about(self, key: K) -> dict[str, object]:

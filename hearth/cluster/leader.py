@@ -196,7 +196,7 @@ class Leader:
                 failure = str(error)
             tasks.cancel_scope.cancel()
         if failure:
-            logger.info("lease was not renewed or taken", extra={"reason": failure})
+            logger.info("lease was not renewed or taken", extra={"error": failure})
         if self._state is Leadership.LEADING and self._clock() >= self._deadline():
             self._become(Leadership.FENCED)
 
@@ -294,7 +294,7 @@ class Leader:
             if election.holder(found) == self._identity:
                 await self._cluster.update(election.given_back(found, wall_s=self._wall()))
         except interface.ClusterError as error:
-            logger.warning("lease was not given back", extra={"reason": str(error)})
+            logger.warning("lease was not given back", extra={"error": str(error)})
 
     def _become(self, state: Leadership) -> None:
         if state is self._state:

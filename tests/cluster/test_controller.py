@@ -88,7 +88,7 @@ async def test_what_a_cluster_answers_is_one_line(caplog, error):
     assert outcomes == ["error", "ok"]
     [record] = caplog.records
     assert record.levelname == "WARNING"
-    assert (record.key, record.reason, record.exc_info) == ("a", str(error), None)
+    assert (record.key, record.error, record.exc_info) == ("a", str(error), None)
 
 
 async def test_a_pass_that_takes_too_long_is_cut_and_comes_again(caplog):
@@ -103,7 +103,7 @@ async def test_a_pass_that_takes_too_long_is_cut_and_comes_again(caplog):
         outcomes, _ = await run(reconcile, until=2, deadline_s=0.01)
     assert outcomes == ["timeout", "ok"]
     [record] = caplog.records
-    assert (record.reason, record.exc_info) == ("it took longer than 0.01s", None)
+    assert (record.error, record.exc_info) == ("it took longer than 0.01s", None)
 
 
 async def test_a_pass_may_ask_for_the_next():

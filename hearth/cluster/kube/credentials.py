@@ -184,7 +184,7 @@ class ServiceAccount:
         try:
             words = self._token_file.read_text().split()
         except (OSError, ValueError) as error:
-            logger.warning("service account token was not read", extra={"reason": str(error)})
+            logger.warning("service account token was not read", extra={"error": str(error)})
             return
         if len(words) == 1:  # the file may end in a newline, which no header may
             self.configuration.api_key[_BEARER] = f"Bearer {words[0]}"
@@ -280,7 +280,7 @@ class Kubeconfig:
         renewed.set()
         if error is not None or limit.cancelled_caught:
             reason = str(error or "its exec plugin did not end")
-            logger.warning("kubeconfig was not read", extra={"reason": reason})
+            logger.warning("kubeconfig was not read", extra={"error": reason})
             await anyio.sleep(self._least_rest_s)
 
     def _rest_s(self) -> float:

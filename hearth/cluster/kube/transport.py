@@ -235,7 +235,7 @@ class Transport:
         try:
             fresh = self._open()
         except credentials.Unconfigured as error:
-            logger.warning("rotated certificates were not read", extra={"reason": str(error)})
+            logger.warning("rotated certificates were not read", extra={"error": str(error)})
             return
         fresh.old = [*self._pools.old, self._pools.calls, self._pools.watches]
         self._pools = fresh
@@ -247,7 +247,7 @@ class Transport:
             text = match.group(1) if match else header
             if text not in self._warned and len(self._warned) < _WARNINGS_REMEMBERED:
                 self._warned.add(text)
-                logger.warning("the API server warned", extra={"reason": text})
+                logger.warning("the API server warned", extra={"warning": text})
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:

@@ -207,7 +207,7 @@ async def test_warnings_of_the_api_are_logged_once(cluster, server, caplog):
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             await cluster.apply(deployment(), manager="hearth")
-    assert [record.reason for record in caplog.records] == ["spec.foo is deprecated"]
+    assert [record.warning for record in caplog.records] == ["spec.foo is deprecated"]
 
 
 async def test_watches_take_no_connection_from_calls(connect, server):

@@ -156,7 +156,7 @@ class ScaledObjects:
             await self._cluster.patch_status(manifest, manager=MANAGER)
             slot.published = status
         except ClusterError as error:
-            said = {"service": str(slot.key), "reason": str(error)}
+            said = {"service": str(slot.key), "error": str(error)}
             logger.info("status not written", extra=said)
 
 
