@@ -14,7 +14,7 @@ from hearth.keda.scaling_inputs import ScalingInputs
 from hearth.keda.watchdog import Watchdog
 from hearth.metrics.prometheus import Metrics
 from hearth.reconcile.caches import Caches
-from hearth.reconcile.status import telling
+from hearth.reconcile.status import events
 from hearth.routes import RouteTable
 
 
@@ -57,7 +57,7 @@ class Autoscaling:
                 cluster,
                 self._inputs,
                 after_s=hpa_watchdog_s,
-                write_event=telling.warning_recorder(cluster, caches),
+                write_event=events.warning_recorder(cluster, caches.services),
                 count_scaling=metrics.scaled_for_keda,
                 changed=services.add,
             )
@@ -92,6 +92,6 @@ class Autoscaling:
             self._cluster,
             self._inputs,
             after_s=after_s,
-            write_event=telling.warning_recorder(self._cluster, self._caches),
+            write_event=events.warning_recorder(self._cluster, self._caches.services),
             count_scaling=self._metrics.scaled_for_keda,
         )

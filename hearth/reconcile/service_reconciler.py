@@ -22,7 +22,7 @@ from hearth.reconcile.render.release import Release
 from hearth.reconcile.route_publisher import RoutePublisher, SpecOutcome
 from hearth.reconcile.spec import parse, runtime_selection, spec_errors
 from hearth.reconcile.spec.spec_errors import SpecError
-from hearth.reconcile.status import status, telling, transitions
+from hearth.reconcile.status import events, status
 from hearth.reconcile.status.observation import Observed
 from hearth.reconcile.status.pod_failures import PodHistory
 from hearth.routes import RouteTable, SpecRejection
@@ -202,8 +202,8 @@ class ServiceReconciler:
             return
         said = f"{', '.join(adopted)}: written by Hearth for a service of this name, owned by none"
         logger.info("objects adopted", extra={"service": str(service.key), "said": said})
-        one = transitions.ServiceEvent("Normal", "Adopted", said)
-        await telling.record(self._cluster, service, one, wall=self._wall())
+        one = events.ServiceEvent("Normal", "Adopted", said)
+        await events.record(self._cluster, service, one, wall=self._wall())
 
     async def _reject(self, service: LLMService, why: SpecRejection) -> None:
         """Say that a service gets nothing at all."""
@@ -237,12 +237,12 @@ class ServiceReconciler:
         except NotFound:
             return  # gone in the meantime
         self._caches.remember_write(stored, over=over)
-        for one in transitions.events_between(service.status, now):
+        for one in events.events_between(service.status, now):
             logger.info(
                 "service changed",
                 extra={"service": str(service.key), "reason": one.reason, "said": one.message},
             )
-            await telling.record(self._cluster, service, one, wall=self._wall())
+            await events.record(self._cluster, service, one, wall=self._wall())
 
     def _requeue_after_s(
         self, key: ServiceKey, observed: Observed, refused: SpecRejection | None

@@ -1,13 +1,13 @@
 """Turn a service's pods and Deployment into facts: endpoints, how far it is, why it fails."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
 from hearth import names
 from hearth.api.meta import Manifest, find_condition
-from hearth.reconcile.status import pod_failures, served_name
+from hearth.reconcile.status import pod_failures
 from hearth.reconcile.status.pod_failures import Diagnosis, PodHistory
 from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
 
@@ -24,6 +24,8 @@ class Stage(StrEnum):
 
 
 _ORDER = tuple(Stage)
+_NAME_FLAGS = ("--served-model-name", "--served_model_name", "--alias", "-a")
+"""vLLM's in both spellings, llama.cpp's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,7 +181,7 @@ def _backend(pod: Manifest) -> Backend:
         port=next(iter(ports.values()), 0),
         ready=pod_failures.is_ready(pod),
         readiness=_readiness(pod, container, ports),
-        served_name=served_name.read(args),
+        served_name=served_model_name(args),
         engine_key=_engine_key(container),
     )
 
@@ -223,3 +225,19 @@ def _serving_status(pod: Manifest) -> Manifest:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     found = [status for status in statuses if status["name"] == names.CONTAINER]
     return found[0] if found else {}
+
+
+def served_model_name(args: Sequence[str]) -> str | None:
+    """The model name that an engine started so answers to; of several the first, None for none."""
+    name = None
+    for number, arg in enumerate(args):
+        flag, separator, value = arg.partition("=")
+        if flag not in _NAME_FLAGS:
+            continue
+        if not separator:
+            value = args[number + 1] if number + 1 < len(args) else ""
+        # Given twice, the last counts.  llama.cpp takes several names, parted by commas.
+        value = value.partition(",")[0] if flag in ("--alias", "-a") else value
+        name = value.strip() if value and not value.startswith("-") else name
+    # Only a kubelet knows what $(NAME) stands for.
+    return None if name is None or "$(" in name or not name else name

@@ -3,7 +3,7 @@
 import pytest
 
 from hearth.api.meta import Manifest
-from hearth.reconcile.status.observation import Observed, Stage
+from hearth.reconcile.status.observation import Observed, Stage, served_model_name
 from hearth.reconcile.status.pod_failures import PodHistory
 from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
 from tests.reconcile.builders import WALL, observe, pod
@@ -349,3 +349,28 @@ def test_when_to_look_again():
     second = observe(of, history=first.history, now_s=103.0)
     assert second.failure is not None
     assert second.requeue_after_s is None
+
+
+@pytest.mark.parametrize(
+    ("args", "expected"),
+    [
+        ([], None),
+        (["--model=m"], None),
+        (["--served-model-name=chat"], "chat"),
+        (["--served-model-name", "chat", "other", "--port=1"], "chat"),
+        (["--served_model_name=chat"], "chat"),
+        (["--alias", "chat"], "chat"),
+        (["--alias=chat,other"], "chat"),
+        (["-a", "chat"], "chat"),
+        (["--served-model-name=a,b"], "a,b"),
+        (["--served-model-name=a", "--served-model-name=b"], "b"),
+        (["--served-model-name=a", "--served-model-name"], "a"),
+        (["--served-model-name", "--port=1"], None),
+        (["--served-model-name=$(NAME)"], None),
+        (["--served-model-name="], None),
+        (["--served-model-name= "], None),
+        (["--served-model-names=x"], None),
+    ],
+)
+def test_served_model_name(args: list[str], expected: str | None):
+    assert served_model_name(args) == expected

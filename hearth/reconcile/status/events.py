@@ -1,17 +1,29 @@
-"""Tell from two statuses of a service what an Event should say."""
+"""Events about a service: which ones a change of its status asks for, and writing them."""
 
-from collections.abc import Iterable, Mapping
+import datetime
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from hearth.api.llmservice import Condition, LLMServiceStatus
+from hearth import names
+from hearth.api.llmservice import Condition, LLMService, LLMServiceStatus
+from hearth.api.meta import Manifest, ServiceKey, rfc3339
+from hearth.cluster import kinds
+from hearth.cluster.interface import Cluster, ClusterError
+from hearth.reconcile.spec import parse
 from hearth.reconcile.status.observation import Stage
 from hearth.reconcile.status.status import AUTOSCALING, DEGRADED, READY, WARNING
+
+logger = logging.getLogger(__name__)
+
+_LONGEST = 1024
+"""What Kubernetes takes as an Event's message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceEvent:
-    """Something that an Event should tell."""
+    """What one Event about a service says."""
 
     type: Literal["Normal", "Warning"]
     reason: str
@@ -71,3 +83,62 @@ def _has_changed(old: Mapping[str, Condition], now: Condition) -> bool:
 
 def _by_type(conditions: Iterable[Condition]) -> dict[str, Condition]:
     return {condition.type: condition for condition in conditions}
+
+
+async def record(
+    cluster: Cluster, service: LLMService, event: ServiceEvent, *, wall: datetime.datetime
+) -> None:
+    """One Event.  That it cannot be written is logged, and no reason to fail."""
+    try:
+        await cluster.create(render(service, event, wall=wall))
+    except ClusterError as error:
+        logger.warning(
+            "event not written",
+            extra={"service": str(service.key), "reason": event.reason, "error": str(error)},
+        )
+
+
+def warning_recorder(
+    cluster: Cluster, services: Callable[[ServiceKey], Iterable[Manifest]]
+) -> Callable[[ServiceKey, str, str], Awaitable[None]]:
+    """A function that warns of a service by its key: `await warn(key, reason, message)`.
+
+    `services`: the LLMServices of a name, one in each group at most.
+    """
+
+    async def warn(key: ServiceKey, reason: str, message: str) -> None:
+        for manifest in services(key):
+            service, _ = parse.parse(manifest)
+            wall = datetime.datetime.now(datetime.UTC)
+            await record(cluster, service, ServiceEvent("Warning", reason, message), wall=wall)
+
+    return warn
+
+
+def render(service: LLMService, event: ServiceEvent, *, wall: datetime.datetime) -> Manifest:
+    """The Event; its name is unique by the microsecond."""
+    stamp = rfc3339(wall)
+    return {
+        "apiVersion": kinds.EVENT.api_version,
+        "kind": kinds.EVENT.kind,
+        "metadata": {
+            "name": f"{service.key.name}.{int(wall.timestamp() * 1e6):x}",
+            "namespace": service.key.namespace,
+        },
+        "involvedObject": {
+            "apiVersion": service.api_version,
+            "kind": service.kind,
+            "namespace": service.key.namespace,
+            "name": service.key.name,
+            "uid": service.metadata.uid,
+        },
+        "type": event.type,
+        "reason": event.reason,
+        "message": event.message[:_LONGEST],
+        "source": {"component": names.MANAGER},
+        "reportingComponent": names.MANAGER,
+        "reportingInstance": "",
+        "firstTimestamp": stamp,
+        "lastTimestamp": stamp,
+        "count": 1,
+    }
