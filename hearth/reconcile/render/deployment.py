@@ -9,8 +9,11 @@ from hearth.api.runtime import InferenceRuntime
 from hearth.cache.source import Source
 from hearth.cache.volume import Storage
 from hearth.cluster import kinds
-from hearth.reconcile.render import accelerators, container_args, pod_options, probes
+from hearth.reconcile.render import accelerators, container_args, pod_options
+from hearth.reconcile.render.accelerators import DeviceRequest
 from hearth.reconcile.render.go_template import template
+from hearth.reconcile.render.pod_options import PodOptions
+from hearth.reconcile.render.probes import ProbeSettings
 from hearth.reconcile.render.release import Release
 from hearth.reconcile.spec import spec_errors
 from hearth.reconcile.spec.spec_errors import SpecError
@@ -22,12 +25,14 @@ _SHARED_MEMORY = "dshm"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentInputs:
-    """What the two objects are made of, beside the site."""
+    """What the two objects are made of, beside the release."""
 
     service: LLMService
     runtime: InferenceRuntime
     model: Source
     storage: Storage
+    options: PodOptions
+    probes: ProbeSettings
 
 
 def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
@@ -36,10 +41,9 @@ def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
     key = service.key
     _check(service, runtime)
     device_request = accelerators.render(runtime, accelerators=service.spec.resources.accelerators)
-    probe_settings = probes.render(service, runtime)
-    wanted = pod_options_of(service, runtime, inputs.model)
-    labels = {**wanted.labels, **names.labels(key, runtime=runtime.name)}
-    annotations = {**wanted.annotations, **_annotations(runtime)}
+    options = inputs.options
+    labels = {**options.labels, **names.labels(key, runtime=runtime.name)}
+    annotations = {**options.annotations, **_annotations(runtime)}
     # One accelerator cannot hold two pods: a surge would wait for a device that never comes free.
     strategy = {
         "type": "RollingUpdate",
@@ -52,12 +56,12 @@ def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
             "name": names.deployment(key),
             "namespace": key.namespace,
             "labels": labels,
-            **({"annotations": wanted.annotations} if wanted.annotations else {}),
+            **({"annotations": options.annotations} if options.annotations else {}),
         },
         "spec": {
             "selector": {"matchLabels": names.selector(key)},
             **({"strategy": strategy} if device_request.limits else {}),
-            "progressDeadlineSeconds": probe_settings.progress_deadline_s,
+            "progressDeadlineSeconds": inputs.probes.progress_deadline_s,
             "template": {
                 "metadata": {
                     "labels": dict(labels),
@@ -65,17 +69,17 @@ def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
                 },
                 "spec": {
                     **_placement(service, runtime),
-                    **wanted.spec,
-                    **_security(inputs.storage, release, wanted.pod_security),
+                    **options.spec,
+                    **_security(inputs.storage, release, options.pod_security),
                     "automountServiceAccountToken": False,
                     # A service called `vllm` would hand the engine a VLLM_PORT it cannot read.
                     "enableServiceLinks": False,
                     **(
-                        {"terminationGracePeriodSeconds": probe_settings.grace_s}
-                        if probe_settings.grace_s is not None
+                        {"terminationGracePeriodSeconds": inputs.probes.grace_s}
+                        if inputs.probes.grace_s is not None
                         else {}
                     ),
-                    "containers": [_container(inputs, device_request, probe_settings, wanted)],
+                    "containers": [_container(inputs, device_request)],
                     "volumes": [
                         {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}},
                         *inputs.storage.volumes,
@@ -87,9 +91,7 @@ def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
     }
 
 
-def pod_options_of(
-    service: LLMService, runtime: InferenceRuntime, model: Source
-) -> pod_options.PodOptions:
+def render_options(service: LLMService, runtime: InferenceRuntime, model: Source) -> PodOptions:
     """What the runtime's annotations ask for.  Raises SpecError."""
     return pod_options.render(
         runtime,
@@ -132,12 +134,7 @@ def render_service(inputs: DeploymentInputs) -> Manifest:
     }
 
 
-def _container(
-    inputs: DeploymentInputs,
-    device_request: accelerators.DeviceRequest,
-    probe_settings: probes.ProbeSettings,
-    pod_options_of: pod_options.PodOptions,
-) -> Manifest:
+def _container(inputs: DeploymentInputs, device_request: DeviceRequest) -> Manifest:
     service, runtime, path = inputs.service, inputs.runtime, inputs.model.path
     wanted = runtime.spec.container
     args = container_args.args(service, runtime, model_path=path)
@@ -150,7 +147,7 @@ def _container(
             runtime,
             model_path=path,
             defaults=inputs.storage.env,
-            engine_key=pod_options_of.engine_key,
+            engine_key=inputs.options.engine_key,
         ),
         "ports": [
             {
@@ -160,7 +157,7 @@ def _container(
             }
         ],
         **(
-            {"securityContext": security} if (security := pod_options_of.container_security) else {}
+            {"securityContext": security} if (security := inputs.options.container_security) else {}
         ),
         **_resources(service, device_request),
         "volumeMounts": [
@@ -168,14 +165,14 @@ def _container(
             *inputs.storage.mounts,
             *device_request.mounts,
         ],
-        **probe_settings.probes,
-        **({"lifecycle": probe_settings.lifecycle} if probe_settings.lifecycle else {}),
+        **inputs.probes.probes,
+        **({"lifecycle": inputs.probes.lifecycle} if inputs.probes.lifecycle else {}),
         # Engines write to no file of the kubelet's: the end of their log says why they died.
         "terminationMessagePolicy": "FallbackToLogsOnError",
     }
 
 
-def _resources(service: LLMService, device_request: accelerators.DeviceRequest) -> Manifest:
+def _resources(service: LLMService, device_request: DeviceRequest) -> Manifest:
     wanted = service.spec.resources
     memory = {"memory": str(wanted.memory)} if wanted.memory else {}
     requests = {**({"cpu": str(wanted.cpu)} if wanted.cpu else {}), **memory}

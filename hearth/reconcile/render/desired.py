@@ -12,7 +12,13 @@ from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
 from hearth.cache import source, volume
 from hearth.cluster import kinds
-from hearth.reconcile.render import deployment, gateway_services, network_policy, scaled_object
+from hearth.reconcile.render import (
+    deployment,
+    gateway_services,
+    network_policy,
+    probes,
+    scaled_object,
+)
 from hearth.reconcile.render.host_folders import HostFolder
 from hearth.reconcile.render.release import Release
 from hearth.reconcile.spec import spec_errors, spec_warnings
@@ -56,10 +62,15 @@ def render(
         raise SpecError(spec_errors.RENDER, str(error)) from error
     except volume.BadCache as error:
         raise SpecError(error.reason, str(error)) from error
-    inputs = deployment.DeploymentInputs(
-        service=service, runtime=runtime, model=model, storage=storage
-    )
     scaler = scaled_object.render(service, release=release)
+    inputs = deployment.DeploymentInputs(
+        service=service,
+        runtime=runtime,
+        model=model,
+        storage=storage,
+        options=deployment.render_options(service, runtime, model),
+        probes=probes.render(service, runtime),
+    )
     rendered = (
         # Before there is a pod that it is about.
         *(
@@ -83,10 +94,18 @@ def render(
         manifests=tuple(_hashed(_owned(manifest, service)) for manifest in rendered),
         initial_replicas=service.spec.scaling.min,
         warnings=(
-            *spec_warnings.warnings(service, runtime, model, release=release),
+            *spec_warnings.warnings(
+                service,
+                runtime,
+                model,
+                startup_s=inputs.probes.startup_s,
+                warns_of_unguarded=release.backend_guard == "warn"
+                and inputs.options.engine_key is None,
+            ),
+            *inputs.options.without_effect,
             *(host_folder.warnings if host_folder is not None else ()),
         ),
-        engine_keyed=deployment.pod_options_of(service, runtime, model).engine_key is not None,
+        engine_keyed=inputs.options.engine_key is not None,
     )
 
 

@@ -7,20 +7,21 @@ from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.runtime import InferenceRuntime
 from hearth.cache.source import Source
-from hearth.reconcile.render import deployment, network_policy, probes
-from hearth.reconcile.render.release import Release
 
 
 def warnings(
-    service: LLMService, runtime: InferenceRuntime, model: Source, *, release: Release
-) -> tuple[str, ...]:
-    """Sentences for a condition and its Event; each names its field and says what to do."""
-    return tuple(_sentences(service, runtime, model, release))
-
-
-def _sentences(
-    service: LLMService, runtime: InferenceRuntime, model: Source, release: Release
+    service: LLMService,
+    runtime: InferenceRuntime,
+    model: Source,
+    *,
+    startup_s: int,
+    warns_of_unguarded: bool,
 ) -> Iterator[str]:
+    """Sentences for a condition and its Event; each names its field and says what to do.
+
+    `startup_s`: how long the startup probe lets an engine load.  `warns_of_unguarded`: whether
+    nothing but the gateway asks for the key of a service that has one.
+    """
     spec, scaling = service.spec, service.spec.scaling
     queue, needed = spec.endpoint.max_queue, scaling.target * scaling.max
     if queue < needed:
@@ -35,7 +36,6 @@ def _sentences(
             "spec.cache.strategy: a NodeLocalPVC claim is ReadWriteOnce, so all"
             f" {scaling.max} replicas must run on one node; use HostPath or None to spread them"
         )
-    startup_s = probes.render(service, runtime).startup_s
     if startup_s < scaling.activation_timeout:
         yield (
             f"InferenceRuntime {runtime.name}: spec.health.startup gives up after {startup_s} s,"
@@ -53,16 +53,10 @@ def _sentences(
             "spec.endpoint.resources has no effect: the gateway is shared by all services; its"
             " resources are set where Hearth is installed"
         )
-    options = deployment.pod_options_of(service, runtime, model)
-    if (
-        release.backend_guard == "warn"
-        and network_policy.has_authentication(service)
-        and options.engine_key is None
-    ):
+    if warns_of_unguarded and spec.endpoint.authentication is not None:
         yield (
             "spec.endpoint.authentication: the key guards the gateway only: every pod of the"
             f" cluster reaches {names.backend_service(service.key)} without it; let Hearth write a"
             " NetworkPolicy (backends.guard=policy in its chart), or write one and set it to off,"
             " or give the engine a key of its own (hearth.dev/engine-key of its InferenceRuntime)"
         )
-    yield from options.without_effect
