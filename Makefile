@@ -10,21 +10,26 @@ ENGINE ?= stub
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 20
 
-.venv/installed: requirements-dev.lock pyproject.toml scripts/install
+INSTALL := pyproject.toml requirements.lock requirements-install.lock scripts/install scripts/install.py scripts/pip_settings.py
+
+.venv/installed: $(INSTALL)
 	@PYTHON="$(PYTHON)" scripts/install
+
+.venv/installed-dev: requirements-dev.lock $(INSTALL)
+	@PYTHON="$(PYTHON)" scripts/install --dev
 
 demo: .venv/installed ## serve sleeping models on this machine (ENGINE=llama: a real LLM)
 	@ENGINE=$(ENGINE) scripts/demo
 
-test: .venv/installed ## the whole gate: format, lint, types, arrows, generated files, tests
+test: .venv/installed-dev ## the whole gate: format, lint, types, arrows, generated files, tests
 	@scripts/check
 
-test-cluster: .venv/installed ## Hearth's whole life in the cluster that KUBECONFIG names
+test-cluster: .venv/installed-dev ## Hearth's whole life in the cluster that KUBECONFIG names
 	@HEARTH_TEST_CLUSTER=1 $(BIN)/python -m pytest -q tests/kubernetes $(ARGS)
 
 check: test
 
-format: .venv/installed ## format all Python, and mend what the linter can
+format: .venv/installed-dev ## format all Python, and mend what the linter can
 	@$(BIN)/ruff check --fix-only --quiet . && $(BIN)/ruff format .
 
 bench-coldstart: .venv/installed ## from the request to the first token, default probes
@@ -33,7 +38,7 @@ bench-coldstart: .venv/installed ## from the request to the first token, default
 bench-gateway: .venv/installed ## the data path beside direct, nginx and Go (ARGS=--quick: a minute)
 	@$(BIN)/python -m bench.gateway $(ARGS)
 
-bench-reconcile: .venv/installed ## a thousand services at once (ARGS=--cluster: in that of KUBECONFIG)
+bench-reconcile: .venv/installed-dev ## a thousand services at once (ARGS=--cluster: in that of KUBECONFIG)
 	@$(BIN)/python -m bench.reconcile $(ARGS)
 
 clean: ## remove what was installed and generated
