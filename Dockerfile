@@ -8,7 +8,7 @@ ARG PIP_EXTRA_INDEX_URL
 ARG PIP_CERT
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore PYTHONDONTWRITEBYTECODE=1
 WORKDIR /src
-COPY pyproject.toml requirements-dev.lock ./
+COPY requirements.lock ./
 COPY scripts/image_tree.py scripts/
 COPY hearth hearth
 RUN python3 scripts/image_tree.py

@@ -7,11 +7,9 @@ fails when a module of Hearth does not import or the whole outgrows its limit.
 
 import json
 import py_compile
-import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 TREE = Path("/opt/hearth")
@@ -71,36 +69,11 @@ print(json.dumps([
 """
 
 
-def locked(source: Path) -> str:
-    """The part of the lock that running Hearth takes: pip says which, the lock which version."""
-    project = tomllib.loads((source / "pyproject.toml").read_text())["project"]
-    wanted = [*project["dependencies"], *project["optional-dependencies"]["uvloop"]]
-    lock = (source / "requirements-dev.lock").read_text()
-    entries = dict(re.findall(r"^(([\w.-]+)==.*(?:\n .*)*)", lock, re.MULTILINE))
-    blocks = {name: block for block, name in entries.items()}
-    versions = source / "constraints.txt"
-    versions.write_text("".join(block.split(" \\")[0] + "\n" for block in entries))
-    pip(
-        "install",
-        "--dry-run",
-        "--quiet",
-        "--report",
-        source / "report.json",
-        "--constraint",
-        versions,
-        *wanted,
-    )
-    report = json.loads((source / "report.json").read_text())
-    names = [entry["metadata"]["name"] for entry in report["install"]]
-    return "\n".join(blocks[re.sub(r"[-_.]+", "-", name).lower()] for name in names)
-
-
 def install(source: Path) -> Path:
     """Dependencies and Hearth itself; the folder they are in."""
     run(sys.executable, "-m", "venv", "--without-pip", TREE)
-    requirements = source / "requirements.txt"
-    requirements.write_text(locked(source))
-    pip("install", "--no-deps", "--no-compile", "--require-hashes", "--requirement", requirements)
+    lock = source / "requirements.lock"
+    pip("install", "--no-deps", "--no-compile", "--require-hashes", "--requirement", lock)
     [packages] = TREE.glob("lib/python3*/site-packages")
     shutil.copytree(source / "hearth", packages / "hearth")
     for script in (TREE / "bin").iterdir():
