@@ -7,18 +7,15 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hearth import names
+from hearth.api import events
 from hearth.api.llmservice import Condition, LLMService, LLMServiceStatus
-from hearth.api.meta import Manifest, ServiceKey, rfc3339
-from hearth.cluster import kinds
+from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster.interface import Cluster, ClusterError
 from hearth.reconcile.spec import parse
 from hearth.reconcile.status.observation import Stage
 from hearth.reconcile.status.status import AUTOSCALING, DEGRADED, READY, WARNING
 
 logger = logging.getLogger(__name__)
-
-_LONGEST = 1024
-"""What Kubernetes takes as an Event's message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,28 +114,17 @@ def warning_recorder(
 
 def render(service: LLMService, event: ServiceEvent, *, wall: datetime.datetime) -> Manifest:
     """The Event; its name is unique by the microsecond."""
-    stamp = rfc3339(wall)
-    return {
-        "apiVersion": kinds.EVENT.api_version,
-        "kind": kinds.EVENT.kind,
-        "metadata": {
-            "name": f"{service.key.name}.{int(wall.timestamp() * 1e6):x}",
-            "namespace": service.key.namespace,
-        },
-        "involvedObject": {
-            "apiVersion": service.api_version,
-            "kind": service.kind,
-            "namespace": service.key.namespace,
-            "name": service.key.name,
-            "uid": service.metadata.uid,
-        },
-        "type": event.type,
-        "reason": event.reason,
-        "message": event.message[:_LONGEST],
-        "source": {"component": names.MANAGER},
-        "reportingComponent": names.MANAGER,
-        "reportingInstance": "",
-        "firstTimestamp": stamp,
-        "lastTimestamp": stamp,
-        "count": 1,
+    metadata = {
+        "name": service.key.name,
+        "namespace": service.key.namespace,
+        "uid": service.metadata.uid,
     }
+    return events.render(
+        {"apiVersion": service.api_version, "kind": service.kind, "metadata": metadata},
+        type=event.type,
+        reason=event.reason,
+        message=event.message,
+        component=names.MANAGER,
+        unique=f"{int(wall.timestamp() * 1e6):x}",
+        wall=wall,
+    )

@@ -11,7 +11,9 @@ from typing import Protocol
 import aiohttp
 import anyio
 
+from hearth.api import events
 from hearth.api.meta import Manifest, rfc3339
+from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, ClusterError
 from hearth.cluster.local.kubelet import addresses, devices, logs, oom, programs
 from hearth.cluster.local.kubelet.config import KubeletConfig
@@ -74,31 +76,17 @@ class EventRecorder:
         if (reason, message) in self._said:
             return
         self._said.add((reason, message))
-        metadata, now = self._pod["metadata"], timestamp()
-        event: Manifest = {
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {
-                "name": f"{metadata['name']}.{uuid.uuid4().hex[:16]}",
-                "namespace": metadata.get("namespace", ""),
-            },
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "name": metadata["name"],
-                "namespace": metadata.get("namespace", ""),
-                "uid": metadata.get("uid", ""),
-            },
-            "type": "Warning" if warning else "Normal",
-            "reason": reason,
-            "message": message[:1024],
-            "source": {"component": "kubelet"},
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
-        }
+        manifest = events.render(
+            {**self._pod, "apiVersion": kinds.POD.api_version, "kind": kinds.POD.kind},
+            type="Warning" if warning else "Normal",
+            reason=reason,
+            message=message,
+            component="kubelet",
+            unique=uuid.uuid4().hex[:16],
+            wall=datetime.now(UTC),
+        )
         with suppress(ClusterError):
-            await self._cluster.create(event)
+            await self._cluster.create(manifest)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
