@@ -30,8 +30,10 @@ from hearth.keda.tls.certificate_store import CertificateStore
 from hearth.keda.tls.sni_port import SniPort
 from hearth.metrics.prometheus import Metrics
 from hearth.names import release_gateway
+from hearth.proxy.access_log import AccessLog
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
+from hearth.proxy.observer import Observer
 from hearth.proxy.routing.api_keys import ReadSecret
 from hearth.proxy.routing.hosts import HostTable
 from hearth.reconcile.caches import OWNED, OWNED_AND_POLICIES, Caches
@@ -103,7 +105,7 @@ class App:
             routes=self.routes,
             read_secret=self._key_secrets.read,
             config=_gateway_config(settings, own_hosts=own_hosts, returns=returns),
-            observer=self.metrics,
+            observer=_observer(self.metrics, settings),
         )
         self.certificates = CertificateStore(self.routes, secrets(cluster))
         self.metrics.read_in_flight(self.gateway.in_flight)
@@ -347,6 +349,10 @@ def _gateway_config(
         client_connections=process_limits.client_connections(process_limits.open_files()),
         restarts_soon=returns,
     )
+
+
+def _observer(metrics: Metrics, settings: Settings) -> Observer:
+    return AccessLog(metrics, logs.to_stdout().write) if settings.access_log else metrics
 
 
 def secrets(cluster: Cluster) -> ReadSecret:

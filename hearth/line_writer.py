@@ -8,6 +8,7 @@ import atexit
 import os
 import queue
 import threading
+from collections.abc import Callable
 
 _LINES = 10_000
 """What waits to be written; what comes after that is dropped, and counted."""
@@ -15,11 +16,23 @@ _LAST_S = 1.0
 """How long lines that wait may delay the end of the process."""
 
 
+def _in_words(dropped: int) -> str:
+    return f"({dropped} lines were dropped here: nobody read them)"
+
+
 class LineWriter:
     """Lines for one file descriptor, in order; those that cannot be written are lost."""
 
-    def __init__(self, descriptor: int, *, limit: int = _LINES) -> None:
+    def __init__(
+        self,
+        descriptor: int,
+        *,
+        limit: int = _LINES,
+        notice: Callable[[int], str] = _in_words,
+    ) -> None:
+        """`notice`: the line in place of so many that were dropped."""
         self._descriptor = descriptor
+        self._notice = notice
         self._waiting: queue.Queue[str | None] = queue.Queue(limit)
         self._thread: threading.Thread | None = None
         self._untold = 0
@@ -59,7 +72,7 @@ class LineWriter:
             self._write(line)
             if self._untold and self._waiting.qsize() <= self._waiting.maxsize // 2:
                 untold, self._untold = self._untold, 0
-                self._write(f"({untold} lines were dropped here: nobody read them)")
+                self._write(self._notice(untold))
 
     def _write(self, line: str) -> None:
         left = f"{line}\n".encode(errors="replace")

@@ -61,8 +61,16 @@ _written: list[LineWriter] = []
 
 
 def dropped() -> int:
-    """Lines that were lost, since whoever reads the log was too slow."""
+    """Lines that were lost, since whoever reads the log, or the access log, was too slow."""
     return sum(lines.dropped for lines in _written)
+
+
+def to_stdout() -> LineWriter:
+    """For lines of JSON on standard output: the access log, which whoever wants one of the two
+    alone can tell from the log, on standard error, by that."""
+    lines = LineWriter(sys.stdout.fileno(), notice=lambda dropped: json.dumps({"dropped": dropped}))
+    _written.append(lines)
+    return lines
 
 
 def configure(*, level: str, format: str, stream: TextIO | None = None) -> None:

@@ -114,6 +114,11 @@ class Settings(BaseModel):
         "info", description="What is logged: debug, info, warning or error."
     )
     log_format: Literal["text", "json"] = Field("text", description="One line of text or JSON.")
+    access_log: bool = Field(
+        False,
+        description="Write a line of JSON for each request that ended to standard output: true or"
+        " false.",
+    )
 
     def to_release(self, *, scaler: str = "") -> Release:
         """What rendering needs to know; `scaler`: what KEDA dials, where no Service leads there."""

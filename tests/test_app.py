@@ -1,10 +1,12 @@
 """The parts put together over the local store: ports, first look, truth on `/readyz`, drain."""
 
+import json
 import socket
 from contextlib import aclosing, asynccontextmanager
 
 import aiohttp
 import anyio
+import anyio.lowlevel
 import pytest
 import yaml
 from grpclib.client import Channel
@@ -306,3 +308,24 @@ async def test_field_case_93_by_default_every_port_is_open_on_both_families():
         for _, port in (bound.gateway, bound.admin, bound.scaler, bound.scaler_tls):
             for address in ("127.0.0.1", "::1"):
                 await (await anyio.connect_tcp(address, port)).aclose()
+
+
+async def test_the_access_log_is_off_unless_it_is_asked_for(capfd):
+    async with (
+        serving(RUNTIME, SERVICE) as (_, _, client),
+        client.session.get(f"{client.gateway}/v1/models") as response,
+    ):
+        assert response.status == 200
+    assert capfd.readouterr().out == ""
+
+
+async def test_a_request_is_a_line_on_standard_output(capfd):
+    async with serving(RUNTIME, SERVICE, access_log=True) as (_, _, client):
+        async with client.session.get(f"{client.gateway}/v1/models") as response:
+            assert response.status == 200
+        written = ""
+        while not written.endswith("\n"):
+            await anyio.lowlevel.checkpoint()
+            written += capfd.readouterr().out
+    line = json.loads(written)
+    assert (line["status"], line["outcome"]) == (200, "ok")

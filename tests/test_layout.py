@@ -22,7 +22,6 @@ UNTESTED = {
     "cluster/local/kubelet/config.py": "values",
     "cluster/local/apiserver/object_meta.py": "tests/cluster/local/apiserver/test_store.py",
     "proxy/config.py": "values",
-    "proxy/observer.py": "a protocol",
     "proxy/wire/parts.py": "values",
     "run.py": "needs a cluster: tests/kubernetes",
     "stub/__main__.py": "two lines",

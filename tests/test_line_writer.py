@@ -92,3 +92,26 @@ def test_without_a_thread_they_are_written_at_once():
     lines.close()
     os.close(writer)
     assert read_all(reader).splitlines() == ["all the same", "and later"]
+
+
+def test_lines_after_the_end_are_written_all_the_same():
+    reader, writer = os.pipe()
+    lines = LineWriter(writer)
+    for text in ("before", "after", "at last"):
+        lines.write(text)
+        lines.close()
+    os.close(writer)
+    assert read_all(reader).splitlines() == ["before", "after", "at last"]
+
+
+def test_what_stands_for_dropped_lines_is_in_the_form_of_the_others():
+    reader, writer = os.pipe()
+    lines = LineWriter(writer, limit=1, notice=lambda dropped: f"{{{dropped}}}")
+    while not lines.dropped:
+        lines.write("x" * 1000)
+    with os.fdopen(reader, "r") as text:
+        while (line := text.readline()) == "x" * 1000 + "\n":
+            pass
+        assert line == f"{{{lines.dropped}}}\n"
+        lines.close()
+    os.close(writer)

@@ -28,6 +28,8 @@ class Metrics:
     Its registry holds what is counted here; `render` adds what it reads from the tables.
     """
 
+    detailed = False
+
     def __init__(self, *, demand: DemandTable, routes: RouteTable) -> None:
         registry = self._registry = CollectorRegistry()
         self._demand = demand
@@ -64,7 +66,13 @@ class Metrics:
     # the gateway's observer
 
     def finished(
-        self, key: ServiceKey | None, *, outcome: str, status: int, seconds: float
+        self,
+        key: ServiceKey | None,
+        *,
+        outcome: str,
+        status: int,
+        seconds: float,
+        details: object = None,
     ) -> None:
         """A request ended; `status` 0 where none was sent."""
         labels = self._labels(key)

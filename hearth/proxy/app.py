@@ -10,7 +10,7 @@ from aiohttp import web
 from hearth.api.meta import ServiceKey
 from hearth.proxy import cors, error_messages, errors
 from hearth.proxy.errors import Dialect, ErrorCode, GatewayError
-from hearth.proxy.observer import Outcome
+from hearth.proxy.observer import Outcome, RequestDetails
 from hearth.proxy.routing import api_paths, auth, model_ids
 from hearth.proxy.routing.api_keys import ApiKeys
 from hearth.proxy.routing.endpoint_queue import shutting_down
@@ -45,6 +45,7 @@ class App:
         began_at = parts.sweep.time()
         outcome: str = Outcome.OK
         key: ServiceKey | None = None
+        model: str | None = None
         dialect = _dialect(request)
         named = request.headers.get("X-Request-Id", "").encode("utf-8", "surrogateescape")
         try:
@@ -59,7 +60,18 @@ class App:
                 asked = api_paths.read(head.method, head.path)
                 if not isinstance(asked, api_paths.Models):
                     return await guest.serve(parts, request, head)
-                key, body = await self._models(head, asked.id)
+                model = asked.id
+                try:
+                    key, body = await self._models(head, model)
+                except anyio.get_cancelled_exc_class():
+                    parts.observer.finished(
+                        None,
+                        outcome=Outcome.CLIENT_CANCELLED,
+                        status=0,
+                        seconds=parts.sweep.time() - began_at,
+                        details=RequestDetails(request_id=request_ids.sane(named), model=model),
+                    )
+                    raise
                 response = web.Response(body=body, content_type="application/json")
         except heads.Malformed as error:
             response = _refusal(heads.problem(error), dialect)
@@ -86,6 +98,11 @@ class App:
             outcome=outcome,
             status=response.status,
             seconds=parts.sweep.time() - began_at,
+            details=RequestDetails(
+                request_id=request_id,
+                model=model,
+                body_bytes=0 if request.method == "HEAD" else response.content_length or 0,
+            ),
         )
         return response
 

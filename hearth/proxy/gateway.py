@@ -19,7 +19,7 @@ from hearth.proxy.app import App
 from hearth.proxy.background import BackgroundTasks
 from hearth.proxy.body.body_budget import BodyBudget
 from hearth.proxy.config import GatewayConfig
-from hearth.proxy.observer import NoObserver, Observer
+from hearth.proxy.observer import NoObserver, Observer, RequestDetails
 from hearth.proxy.routing.api_keys import ApiKeys, ReadSecret
 from hearth.proxy.routing.endpoint_queue import EndpointQueue
 from hearth.proxy.routing.engine_keys import EngineKeys
@@ -345,15 +345,23 @@ class _Connection(GuestConnection):
         if status >= 500:
             return super().handle_error(request, status, exc, message)
         problem = strangers.unread(exc)
+        body = errors.body(errors.envelope(problem))
+        request_id = self._parts.request_ids.make()
         response = web.Response(
             status=problem.status,
-            body=errors.body(errors.envelope(problem)),
+            body=body,
             content_type="application/json",
             headers={
                 "Server": "hearth",
-                "X-Request-Id": self._parts.request_ids.make().decode("ascii"),
+                "X-Request-Id": request_id.decode("ascii"),
                 **problem.headers(),
             },
         )
         response.force_close()
+        observer = self._parts.observer
+        observer.rejected(None, reason=problem.code)
+        details = RequestDetails(request_id=request_id, body_bytes=len(body))
+        observer.finished(
+            None, outcome=problem.code, status=problem.status, seconds=0.0, details=details
+        )
         return response

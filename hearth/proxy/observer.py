@@ -1,5 +1,7 @@
-"""What the gateway tells whoever counts: metrics in production, nobody by default."""
+"""What the gateway tells whoever counts or writes an access log: nobody by default."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -16,11 +18,56 @@ class Outcome(StrEnum):
     CLIENT_CANCELLED = "client_cancelled"
 
 
+@dataclass(slots=True, kw_only=True)
+class RequestDetails:
+    """What is told of a request that ended beside its outcome.  Times in seconds from its arrival;
+    None where there is none."""
+
+    request_id: bytes
+    model: str | None = None
+    """As the client named it."""
+    body_bytes: int = 0
+    """Of the response's body as it was written, chunk sizes and heartbeats included."""
+    waited_s: float = 0.0
+    """Until it was given the endpoint that it was sent to, or to its end; 0 for a warm request."""
+    first_byte_s: float | None = None
+    """Until the first byte of the upstream response's body."""
+    endpoint: tuple[str, int] | None = None
+    """Host and port of the one that it was sent to last."""
+
+
+class BodyBytes:
+    """Writes one response, and counts its body; the head is whole within the first write."""
+
+    __slots__ = ("_begun", "_write", "count")
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self.count = 0
+        self._begun = False
+        self._write = write
+
+    def __call__(self, data: bytes) -> None:
+        self.count += len(data)
+        if not self._begun:
+            self._begun = True
+            self.count -= data.find(b"\r\n\r\n") + 4
+        self._write(data)
+
+
 class Observer(Protocol):
     """Told once for each fact.  `key` is a service that exists, or None; calls must not fail."""
 
+    detailed: bool
+    """Whether `finished` is to be given details: they are not made for who has no use for them."""
+
     def finished(
-        self, key: ServiceKey | None, *, outcome: str, status: int, seconds: float
+        self,
+        key: ServiceKey | None,
+        *,
+        outcome: str,
+        status: int,
+        seconds: float,
+        details: RequestDetails | None = None,
     ) -> None:
         """A request ended.  `outcome`: an Outcome or ErrorCode; `status` 0 where none was sent."""
         ...
@@ -52,8 +99,16 @@ class Observer(Protocol):
 class NoObserver:
     """Nobody counts."""
 
+    detailed = False
+
     def finished(
-        self, key: ServiceKey | None, *, outcome: str, status: int, seconds: float
+        self,
+        key: ServiceKey | None,
+        *,
+        outcome: str,
+        status: int,
+        seconds: float,
+        details: RequestDetails | None = None,
     ) -> None:
         pass
 

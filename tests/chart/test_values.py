@@ -48,6 +48,7 @@ SETTINGS = {
     "mark_loading": ("backends", "markLoading"),
     "log_level": ("log", "level"),
     "log_format": ("log", "format"),
+    "access_log": ("log", "access"),
 }
 """The value behind each setting of `hearth run`."""
 

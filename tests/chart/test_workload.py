@@ -101,7 +101,7 @@ def test_settings_arrive_as_the_program_reads_them(helm):
         },
         scaler={"pollingInterval": "30s", "watchdog": "20s", "hpaWatchdog": "2m"},
         admin={"hosts": ["hearth.example.com"]},
-        log={"level": "debug", "format": "json"},
+        log={"level": "debug", "format": "json", "access": True},
     )  # fmt: skip
     env = _env(documents)
     settings = read(ClusterSettings, {}, {name: value for name, value in env.items() if value})
@@ -125,6 +125,7 @@ def test_settings_arrive_as_the_program_reads_them(helm):
         "hpa_watchdog": 120,
         "log_level": "debug",
         "log_format": "json",
+        "access_log": True,
     }
     assert {name: getattr(settings, name) for name in wanted} == wanted
     assert env["HEARTH_NAMESPACES"] == "ai"

@@ -4,7 +4,7 @@ import io
 import json
 import os
 import resource
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -18,6 +18,7 @@ from hearth.demand import DemandTable
 from hearth.host_port import authority
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
+from hearth.proxy.observer import Observer, RequestDetails
 from hearth.proxy.routing.hosts import HostTable
 from hearth.routes import Backend, HttpReadiness, Route, RouteTable
 from tests import demanded, hanging
@@ -37,6 +38,8 @@ STREAM = {**BODY, "stream": True}
 class Record:
     """An observer that remembers."""
 
+    detailed: bool = True
+    details: list[RequestDetails] = field(default_factory=list)
     ends: list[tuple[ServiceKey | None, str, int]] = field(default_factory=list)
     rejections: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -47,8 +50,9 @@ class Record:
     waited_s: float = 0
     changed: anyio.Event = field(default_factory=anyio.Event)
 
-    def finished(self, key, *, outcome, status, seconds):
+    def finished(self, key, *, outcome, status, seconds, details=None):
         assert seconds >= 0
+        self.details.append(details)
         self.ends.append((key, str(outcome), status))
         self._tell()
 
@@ -192,8 +196,14 @@ def pod(server: backend.Server, *, ready: bool = True, uid: str = "", **fields) 
 
 
 @asynccontextmanager
-async def stage(config: GatewayConfig = CONFIG, *, host: str | None = None) -> AsyncIterator[Stage]:
-    """A running gateway, production settings; checks at the end that nothing is left."""
+async def stage(
+    config: GatewayConfig = CONFIG,
+    *,
+    host: str | None = None,
+    observe: Callable[[Record], Observer] = lambda record: record,
+) -> AsyncIterator[Stage]:
+    """A running gateway, production settings; checks at the end that nothing is left.  `observe`:
+    makes what the gateway tells, and what passes it on to the record."""
     demand, routes, record = DemandTable(linger_s=30), RouteTable(), Record()
     secrets: dict = {}
 
@@ -204,7 +214,11 @@ async def stage(config: GatewayConfig = CONFIG, *, host: str | None = None) -> A
         return value
 
     gateway = Gateway(
-        demand=demand, routes=routes, read_secret=read_secret, config=config, observer=record
+        demand=demand,
+        routes=routes,
+        read_secret=read_secret,
+        config=config,
+        observer=observe(record),
     )
     async with anyio.create_task_group() as tasks:
         host = backend.LOOPBACK if host is None else host

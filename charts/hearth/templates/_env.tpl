@@ -48,6 +48,7 @@
 - {name: HEARTH_ERROR_DETAIL, value: {{ .Values.gateway.errorDetail | quote }}}
 - {name: HEARTH_LOG_LEVEL, value: {{ .Values.log.level | quote }}}
 - {name: HEARTH_LOG_FORMAT, value: {{ .Values.log.format | quote }}}
+- {name: HEARTH_ACCESS_LOG, value: {{ .Values.log.access | quote }}}
 {{- with .Values.extraEnv }}
 {{ toYaml . }}
 {{- end }}

@@ -25,7 +25,7 @@ from hearth.proxy.wire.reply import Reply
 from hearth.proxy.wire.sending import Sending
 from hearth.proxy.wire.states import State, Visitor, guarded
 from hearth.proxy.wire.sweep import NEVER
-from hearth.routes import Route
+from hearth.routes import Backend, Route
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ class Errand(ABC):
     """One authenticated, well-formed request to one service."""
 
     __slots__ = (
+        "backend",
         "beat_at",
         "beat_s",
         "began_at",
@@ -95,6 +96,8 @@ class Errand(ABC):
         self.state = State.NEW
         self.claim: DemandClaim | None = None
         self.place: EndpointSlot | None = None
+        self.backend: Backend | None = None
+        """Of the last place that it had."""
         self.link: Link | None = None
         self.held = False
         """Whether it met no free endpoint."""
@@ -132,6 +135,7 @@ class Errand(ABC):
     def hold(self) -> None:
         """Wait for an endpoint, and see to it that there will be one."""
         self._wake()
+        self.given_at = NEVER
         activation = self.parts.activation
         if not self.held:
             self.held = True
@@ -174,6 +178,7 @@ class Errand(ABC):
         """Begin with what was sent on `link`; None: nothing was, and one is to be dialled."""
         self.claim = claim
         self.place = place
+        self.backend = place.backend
         self.link = link
         self.idle_s = route.idle_timeout_s
         self.deadline = self.began_at + route.activation_timeout_s
@@ -338,6 +343,7 @@ class Errand(ABC):
 
     def _try(self, place: EndpointSlot) -> None:
         self.place = place
+        self.backend = place.backend
         route = self.route()
         self.idle_s = route.idle_timeout_s
         self.given_at = self.parts.sweep.time()

@@ -6,9 +6,11 @@ from hearth.api.meta import ServiceKey
 from hearth.proxy import error_messages
 from hearth.proxy.body.body_budget import BufferedBody
 from hearth.proxy.errors import ErrorBody, ErrorCode, GatewayError
+from hearth.proxy.observer import BodyBytes, RequestDetails
 from hearth.proxy.wire.parts import Parts
 from hearth.proxy.wire.reply import Reply, Unfinished
 from hearth.proxy.wire.states import Client
+from hearth.proxy.wire.sweep import NEVER
 from hearth.proxy.wire.turn import Turn
 
 log = logging.getLogger(__name__)
@@ -22,9 +24,11 @@ class Farewell:
         "_client",
         "_held",
         "_key",
+        "_model",
         "_over",
         "_parts",
         "_turn",
+        "_written",
         "reply",
         "write",
     )
@@ -32,10 +36,14 @@ class Farewell:
     def __init__(self, parts: Parts, client: Client, reply: Reply) -> None:
         self.reply = reply
         self.write = client.write
+        self._written: BodyBytes | None = None
+        if parts.observer.detailed:
+            self.write = self._written = BodyBytes(client.write)
         self._parts = parts
         self._client = client
         self._began_at = parts.sweep.time()
         self._key: ServiceKey | None = None
+        self._model: str | None = None
         self._held: BufferedBody | None = None
         self._turn: Turn | None = None
         self._over = False
@@ -95,6 +103,8 @@ class Farewell:
             return
         self._over = True
         parts = self._parts
+        now = parts.sweep.time()
+        details = None if self._written is None else self._details(self._written.count, now)
         self._turn = None
         if self._held is not None:
             self._held.drop()
@@ -103,6 +113,21 @@ class Farewell:
             self._key,
             outcome=outcome,
             status=self.reply.status,
-            seconds=parts.sweep.time() - self._began_at,
+            seconds=now - self._began_at,
+            details=details,
         )
         parts.changed()
+
+    def _details(self, body_bytes: int, now: float) -> RequestDetails:
+        details = RequestDetails(
+            request_id=self.reply.request_id, model=self._model, body_bytes=body_bytes
+        )
+        turn = self._turn
+        if turn is not None:
+            if turn.held:
+                details.waited_s = min(turn.given_at, now) - turn.began_at
+            if turn.first_byte_at != NEVER:
+                details.first_byte_s = turn.first_byte_at - turn.began_at
+            if turn.backend is not None:
+                details.endpoint = turn.backend.host, turn.backend.port
+        return details

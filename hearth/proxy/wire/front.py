@@ -9,6 +9,7 @@ from collections.abc import Callable
 from hearth.proxy import error_messages
 from hearth.proxy.body.body_budget import BufferedBody
 from hearth.proxy.errors import GatewayError
+from hearth.proxy.observer import BodyBytes, RequestDetails
 from hearth.proxy.wire import heads, strangers
 from hearth.proxy.wire.gate import Seen, look
 from hearth.proxy.wire.intake import Intake
@@ -320,8 +321,13 @@ class Front(Shortcut):
         """Answer what is no request."""
         self.parts.observer.rejected(None, reason=problem.code)
         reply = Reply(http11=True, last=True, extra=b"", ids=self.parts.request_ids)
-        self.write(reply.problem(problem, date=self.parts.sweep.date()))
-        self.parts.observer.finished(None, outcome=problem.code, status=problem.status, seconds=0.0)
+        observer = self.parts.observer
+        write = BodyBytes(self.write)
+        write(reply.problem(problem, date=self.parts.sweep.date()))
+        details = RequestDetails(request_id=reply.request_id, body_bytes=write.count)
+        observer.finished(
+            None, outcome=problem.code, status=problem.status, seconds=0.0, details=details
+        )
         self.linger()
 
     def _rest(self) -> None:

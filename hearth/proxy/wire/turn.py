@@ -26,7 +26,7 @@ _LONGEST_PAUSE_S = 2.0
 class Turn(Errand):
     """One authenticated, well-formed request to one service, whole."""
 
-    __slots__ = ("_pause_s", "_relay", "_stamp", "headed")
+    __slots__ = ("_pause_s", "_relay", "_stamp", "first_byte_at", "headed")
 
     def __init__(
         self,
@@ -56,6 +56,7 @@ class Turn(Errand):
         self._pause_s = _PAUSE_S
         self._stamp = 0.0
         """When the backend was last heard here, as the sweep knows it."""
+        self.first_byte_at = NEVER
         self.headed = False
         """Whether the answer's head came, and counted, before this had it."""
 
@@ -209,6 +210,7 @@ class Turn(Errand):
         now = self.parts.sweep.time()
         self.enter(State.BODY, now + self.idle_s)
         if relay.fits:
+            self.first_byte_at = now
             self.parts.observer.first_byte(self.key, seconds=now - self.began_at)
 
     def _judge(self, relay: Relay) -> None:

@@ -223,6 +223,7 @@ class Visit(Farewell):
     def _enter(self, target: body_fields.BodyFields) -> bool:
         """Whether the sender may use the service it names, by what is known."""
         assert self._scope is not None
+        self._model = target.model
         door = self._parts.door
         if isinstance(self._scope, OneService):
             # The sender was let in before the body, which may have taken its time.
@@ -261,6 +262,7 @@ class Visit(Farewell):
         self._began_at = began_at
         self._asked = plan.asked
         self._key = route.key
+        self._model = model
         self._opened = route
         self._held = BufferedBody(self._parts.budget)
         self._held.grow(len(body))

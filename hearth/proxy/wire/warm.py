@@ -12,7 +12,7 @@ import msgspec
 
 from hearth.demand import DemandClaim
 from hearth.proxy.body import body_fields
-from hearth.proxy.observer import Outcome
+from hearth.proxy.observer import Outcome, RequestDetails
 from hearth.proxy.routing.endpoint_queue import EndpointSlot
 from hearth.proxy.wire.link import Link
 from hearth.proxy.wire.parts import Parts
@@ -252,9 +252,24 @@ class Warm:
         seconds = parts.sweep.time() - self._began_at
         parts.observer.first_byte(key, seconds=seconds)
         outcome = Outcome.CLIENT_CANCELLED if self._left else kind.outcome
-        parts.observer.finished(key, outcome=outcome, status=kind.status, seconds=seconds)
+        parts.observer.finished(
+            key,
+            outcome=outcome,
+            status=kind.status,
+            seconds=seconds,
+            details=self._details(len(body), seconds) if parts.observer.detailed else None,
+        )
         parts.changed()
         client.answered(keep=not self._plan.last)
+
+    def _details(self, body_bytes: int, seconds: float) -> RequestDetails:
+        return RequestDetails(
+            request_id=self._plan.head.request_id or self._parts.request_ids.make(),
+            model=self._model,
+            body_bytes=body_bytes,
+            first_byte_s=seconds,
+            endpoint=self._address(),
+        )
 
     def _address(self) -> tuple[str, int]:
         return self._place.backend.host, self._place.backend.port
