@@ -495,7 +495,7 @@ class World:
             self.parts.pool._connect = self._connect
             self.parts.names._ask = self._names
             self.gateway._keys._sleep = self._nap
-            self.gateway._readiness._answer = self._probe
+            self.gateway._prober._answer = self._probe
             try:
                 for step in steps:
                     # No two requests are due at one moment.
@@ -649,7 +649,7 @@ class World:
         self.up[n] = True
         for _ in range(20):
             # A pod is asked again only so often, by the real clock.
-            if not (len(self.gateway._readiness) and all(self.up)):
+            if not (len(self.gateway._prober) and all(self.up)):
                 break
             await asyncio.sleep(0.01)
 
@@ -737,7 +737,7 @@ class World:
         for conn in self.dialled:
             self._take(conn)
         pipes = [c.pipe.moved for c in self.all] + [c.pipe.moved for c in self.dialled]
-        asking = len(self.gateway._readiness) if all(self.up) else 0
+        asking = len(self.gateway._prober) if all(self.up) else 0
         return pipes, len(self.record.ends), len(self.parts.running), asking, len(self.calls)
 
     def _take(self, conn: Conn) -> None:
