@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from hearth import names
-from hearth.api.llmservice import LLMService
+from hearth.api.llmservice import LLMService, LLMServiceStatus
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.demand import DemandTable
@@ -36,6 +36,14 @@ class SpecOutcome:
     """Whether the engine asks for a key of its own."""
     adopted: tuple[str, ...] = ()
     """What becomes the service's own with what is written now."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What a route was made from, and the status that it amounts to."""
+
+    observed: Observed
+    status: LLMServiceStatus
 
 
 class RoutePublisher:
@@ -85,8 +93,8 @@ class RoutePublisher:
         """Publish each change of a backend from now on; returns how to stop."""
         return self._caches.listen_backends(self._backend_changed)
 
-    def publish(self, service: LLMService, outcome: SpecOutcome) -> status.StatusInputs:
-        """The route as of now; returns what it was made from."""
+    def publish(self, service: LLMService, outcome: SpecOutcome) -> Published:
+        """The route as of now; its phase is that of the status that is returned."""
         key = service.key
         last = self._routes.find(key)
         if last is not None and last.uid != service.metadata.uid:
@@ -94,7 +102,7 @@ class RoutePublisher:
         self._outcomes[key] = (service, outcome)
         backend = self._caches.backend(service)
         inputs = self._status_inputs(service, outcome, backend)
-        summary = status.build_status(service, inputs, wall=self._wall())
+        new_status = status.build_status(service, inputs, wall=self._wall())
         before = self._routes.find(key)
         self._routes.put(
             route(
@@ -102,7 +110,7 @@ class RoutePublisher:
                 observed=inputs.observed,
                 rejection=outcome.rejection,
                 readable=outcome.readable,
-                phase=summary.phase or "Pending",
+                phase=new_status.phase or "Pending",
                 scale=scale(
                     service,
                     backend.deployment,
@@ -118,9 +126,9 @@ class RoutePublisher:
             )
         )
         observed = inputs.observed
-        said = {"service": str(key), "backends": len(observed.backends), "ready": observed.ready}
-        logger.debug("route published", extra=said)
-        return inputs
+        counts = {"backends": len(observed.backends), "ready": observed.ready}
+        logger.debug("route published", extra={"service": str(key), **counts})
+        return Published(observed=observed, status=new_status)
 
     def remember_written(self, key: ServiceKey, stored: Iterable[Manifest]) -> None:
         """What a pass wrote.  A ScaledObject counts at once: a status that says it is missing

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from hearth import names
-from hearth.api.llmservice import LLMService
+from hearth.api.llmservice import LLMService, LLMServiceStatus
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, ClusterError, Conflict, NotFound, Terminating
@@ -19,7 +19,7 @@ from hearth.reconcile.key_secrets import KeySecrets
 from hearth.reconcile.render import desired
 from hearth.reconcile.render.desired import Desired
 from hearth.reconcile.render.release import Release
-from hearth.reconcile.route_publisher import RoutePublisher, SpecOutcome
+from hearth.reconcile.route_publisher import Published, RoutePublisher, SpecOutcome
 from hearth.reconcile.spec import parse, runtime_selection, spec_errors
 from hearth.reconcile.spec.spec_errors import SpecError
 from hearth.reconcile.status import events, status
@@ -101,8 +101,8 @@ class ServiceReconciler:
                 # Else what runs is served, whatever cannot be read now.
                 self._publisher.publish(service, SpecOutcome())
             raise
-        inputs = self._publisher.publish(service, outcome)
-        requeue_after_s = self._requeue_after_s(key, inputs.observed, outcome.rejection)
+        published = self._publisher.publish(service, outcome)
+        requeue_after_s = self._requeue_after_s(key, published.observed, outcome.rejection)
         if writes:
             try:
                 self._publisher.remember_written(key, await execute.execute(self._cluster, writes))
@@ -115,14 +115,16 @@ class ServiceReconciler:
                 )
                 # What is invalid stays so until a change; a quota or webhook may relent.
                 requeue_after_s = min(requeue_after_s or spec_errors.RETRY_S, spec_errors.RETRY_S)
-            inputs = self._publisher.publish(service, outcome)
+            published = self._publisher.publish(service, outcome)
         if outcome.readable:
-            inputs = await self._check_key(service, outcome, inputs)
+            published = await self._check_key(service, outcome, published)
             waits = (requeue_after_s, self._key_secrets.requeue_after_s(service))
             requeue_after_s = min((wait for wait in waits if wait), default=None)
-        await self._write_status(service, inputs)
+        await self._write_status(service, published.status)
         if self._release.mark_loading:
-            await self._annotate_loading_pods(service, failed=inputs.observed.failure is not None)
+            await self._annotate_loading_pods(
+                service, failed=published.observed.failure is not None
+            )
         return requeue_after_s
 
     async def _decide(
@@ -178,21 +180,21 @@ class ServiceReconciler:
             except (NotFound, Conflict):
                 continue  # gone in the meantime
             except ClusterError as error:
-                said = {"pod": f"{service.key.namespace}/{marked['metadata']['name']}"}
-                logger.warning("pod not marked", extra={**said, "error": str(error)})
+                pod = f"{service.key.namespace}/{marked['metadata']['name']}"
+                logger.warning("pod not marked", extra={"pod": pod, "error": str(error)})
 
     async def _check_key(
-        self, service: LLMService, outcome: SpecOutcome, inputs: status.StatusInputs
-    ) -> status.StatusInputs:
+        self, service: LLMService, outcome: SpecOutcome, published: Published
+    ) -> Published:
         """After all else: what runs waits for no Secret."""
         before = self._key_secrets.problem(service)
         await self._key_secrets.check(service)
         now = self._key_secrets.problem(service)
         if now == before:
-            return inputs
+            return published
         about = {"service": str(service.key)}
         if now:
-            logger.warning("API key cannot be checked", extra={**about, "reason": now})
+            logger.warning("API key cannot be checked", extra={**about, "error": now})
         else:
             logger.info("API key can be checked again", extra=about)
         return self._publisher.publish(service, outcome)
@@ -200,10 +202,12 @@ class ServiceReconciler:
     async def _report_adopted(self, service: LLMService, adopted: tuple[str, ...]) -> None:
         if not adopted:
             return
-        said = f"{', '.join(adopted)}: written by Hearth for a service of this name, owned by none"
-        logger.info("objects adopted", extra={"service": str(service.key), "said": said})
-        one = events.ServiceEvent("Normal", "Adopted", said)
-        await events.record(self._cluster, service, one, wall=self._wall())
+        detail = (
+            f"{', '.join(adopted)}: written by Hearth for a service of this name, owned by none"
+        )
+        logger.info("objects adopted", extra={"service": str(service.key), "detail": detail})
+        event = events.ServiceEvent("Normal", "Adopted", detail)
+        await events.record(self._cluster, service, event, wall=self._wall())
 
     async def _reject(self, service: LLMService, why: SpecRejection) -> None:
         """Say that a service gets nothing at all."""
@@ -213,15 +217,14 @@ class ServiceReconciler:
             autoscaling=status.ConditionState("False", why.reason, why.message),
             rejection=why,
         )
-        await self._write_status(service, inputs)
+        now = status.build_status(service, inputs, wall=self._wall())
+        await self._write_status(service, now)
 
-    async def _write_status(self, service: LLMService, inputs: status.StatusInputs) -> None:
+    async def _write_status(self, service: LLMService, now: LLMServiceStatus) -> None:
         """Write the status where it says something new, and Events for what changed."""
-        wall = self._wall()
-        now = status.build_status(service, inputs, wall=wall)
         if status.equal(service.status, now):
             return
-        said = {
+        manifest = {
             "apiVersion": service.api_version,
             "kind": service.kind,
             "metadata": {
@@ -233,16 +236,20 @@ class ServiceReconciler:
         }
         over = self._caches.resource_version(service.group, service.key)
         try:
-            stored = await self._cluster.patch_status(said, manager=names.STATUS_MANAGER)
+            stored = await self._cluster.patch_status(manifest, manager=names.STATUS_MANAGER)
         except NotFound:
             return  # gone in the meantime
         self._caches.remember_write(stored, over=over)
-        for one in events.events_between(service.status, now):
+        for event in events.events_between(service.status, now):
             logger.info(
                 "service changed",
-                extra={"service": str(service.key), "reason": one.reason, "said": one.message},
+                extra={
+                    "service": str(service.key),
+                    "reason": event.reason,
+                    "detail": event.message,
+                },
             )
-            await events.record(self._cluster, service, one, wall=self._wall())
+            await events.record(self._cluster, service, event, wall=self._wall())
 
     def _requeue_after_s(
         self, key: ServiceKey, observed: Observed, refused: SpecRejection | None

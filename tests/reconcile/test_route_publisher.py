@@ -92,7 +92,8 @@ async def test_a_new_leader_goes_on_with_a_failure_that_it_finds(world):
 
 def autoscaling(world):
     [manifest] = world.caches.services(KEY)
-    return world.route_publisher.publish(parse.parse(manifest)[0], SpecOutcome()).autoscaling.status
+    published = world.route_publisher.publish(parse.parse(manifest)[0], SpecOutcome())
+    return published.status.find_condition("AutoscalingReady").status
 
 
 async def test_a_scaled_object_counts_from_when_it_is_written_until_it_went():
