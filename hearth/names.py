@@ -26,10 +26,6 @@ CONTAINER = "serving"
 ENGINE_KEY = "HEARTH_ENGINE_KEY"
 """Variable of a container whose engine asks for a key of its own."""
 CACHE_VOLUME = "model-cache"
-MAX_NAME = 54
-"""Longest name of an LLMService: `keda-hpa-<name>` must fit into 63."""
-SHARED_SERVICE = "hearth"
-"""Default name of the per-namespace Service that leads to the gateway."""
 
 
 def deployment(key: ServiceKey) -> str:

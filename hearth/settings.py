@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar, get_origin
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from hearth.api import groups, validation_messages
+from hearth.api import groups, rules, validation_messages
 from hearth.api.meta import Duration
 from hearth.reconcile.render.release import BackendGuard, Release
 from hearth.setting_types import (
@@ -73,7 +73,8 @@ class Settings(BaseModel):
         "", description="Namespace in which an unqualified model name is looked up on shared hosts."
     )
     shared_service: Label = Field(
-        "hearth", description="Name of the Service in each namespace that leads to the gateway."
+        rules.RESERVED_NAME,
+        description="Name of the Service in each namespace that leads to the gateway.",
     )
     groups: Groups = Field(
         groups.GROUPS, description="API groups that are served, comma separated."

@@ -3,6 +3,7 @@
 import re
 
 from hearth import names
+from hearth.api import rules
 from hearth.api.meta import ServiceKey
 
 LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
@@ -13,7 +14,7 @@ DERIVED = (
 
 
 def test_longest_name_leaves_room_for_every_derived_one():
-    key = ServiceKey("ai", "a" * names.MAX_NAME)
+    key = ServiceKey("ai", "a" * rules.MAX_NAME)
     for derive in DERIVED:
         assert LABEL.match(derive(key)) and len(derive(key)) <= 63
     assert len(f"keda-hpa-{names.scaled_object(key)}") <= 63

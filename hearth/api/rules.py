@@ -15,7 +15,7 @@ from hearth.api.runtime import Vendor
 MAX_NAME = 54
 """Longest name of an LLMService: `keda-hpa-<name>` must fit into 63."""
 RESERVED_NAME = "hearth"
-"""Name of the Service that is a namespace's shared endpoint."""
+"""Default name of the Service in each namespace that leads to the gateway."""
 VENDORS = get_args(Vendor)
 
 Node = dict[str, Any]

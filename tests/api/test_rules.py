@@ -4,7 +4,6 @@ import re
 
 import pytest
 
-from hearth import names
 from hearth.api import groups, rules, schema
 from hearth.api.meta import format_path
 from tests.api import samples, sides
@@ -37,11 +36,6 @@ def test_every_rule_has_samples():
 @pytest.mark.parametrize("manifest", samples.EVERYTHING + samples.RESERVED)
 def test_what_the_reference_accepts_is_accepted(manifest):
     assert _broken(manifest) == []
-
-
-def test_limits_are_those_of_names():
-    assert rules.MAX_NAME == names.MAX_NAME
-    assert rules.RESERVED_NAME == names.SHARED_SERVICE
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import yaml
 
 import hearth
 from hearth import names
+from hearth.api import rules
 from hearth.settings import ClusterSettings, shown_default
 from tests.chart.conftest import CHART
 
@@ -200,7 +201,7 @@ def test_names_and_version_are_the_programs_own():
     chart = yaml.safe_load((CHART / "Chart.yaml").read_text())
     assert chart["version"] == chart["appVersion"] == hearth.__version__
     assert f"{names.LEADER_LABEL}: {names.LEADER}" in TEMPLATES["_names.tpl"]
-    assert VALUES["sharedService"] == names.SHARED_SERVICE
+    assert VALUES["sharedService"] == rules.RESERVED_NAME
     release = '{{ include "hearth.release" . }}'
     for name in (names.release_gateway, names.release_scaler, names.release_admin):
         assert f"name: {name(release)}\n" in TEMPLATES["services.yaml"]

@@ -11,6 +11,7 @@ import anyio
 import pytest
 
 from hearth import names
+from hearth.api import rules
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import (
@@ -727,7 +728,7 @@ class TestListAndWatch:
 class TestRendered:
     """What Hearth writes for a service, by the rules of a cluster."""
 
-    @pytest.mark.parametrize("name", ["a", "a" * 52, "a" * names.MAX_NAME, "a-1" * 17 + "-z"])
+    @pytest.mark.parametrize("name", ["a", "a" * 52, "a" * rules.MAX_NAME, "a-1" * 17 + "-z"])
     async def test_field_cases_63_and_67_every_object_is_legal_and_settles(
         self, cluster, namespace, config, name
     ):

@@ -5,6 +5,7 @@ import re
 from dataclasses import dataclass
 
 from hearth import web_origin
+from hearth.api import rules
 from hearth.api.meta import ServiceKey
 
 _LABEL = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -42,7 +43,7 @@ class HostTable:
     """More names of this machine that no stranger's DNS can lead here; `.name` is any below it."""
     gateway_service: str = "hearth-gateway"
     gateway_namespace: str = "hearth-system"
-    shared_service: str = "hearth"
+    shared_service: str = rules.RESERVED_NAME
     """Name of the Service in each namespace that leads to the gateway."""
     cluster_domain: str = "cluster.local"
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hearth import names
+from hearth.api import rules
 
 BackendGuard = Literal["policy", "warn", "off"]
 """What is done about the way past the gateway to a service with a key of its own."""
@@ -22,7 +23,7 @@ class Release:
     """`host:port` that KEDA dials; by default that of the release's Service.  Given only where
     there is no such Service, and then no Service for mutual TLS either."""
     polling_interval_s: float = 15.0
-    shared_service: str = names.SHARED_SERVICE
+    shared_service: str = rules.RESERVED_NAME
     keda: bool = True
     """Whether the cluster has KEDA: without, there is no ScaledObject to write."""
     file_system_group: int | None = 1000
