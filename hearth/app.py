@@ -11,8 +11,7 @@ from dataclasses import dataclass
 import anyio
 from anyio.abc import TaskGroup, TaskStatus
 
-from hearth import bind_errors, process_limits
-from hearth import log as logs
+from hearth import bind_errors, log, process_limits
 from hearth.admin import server as admin_server
 from hearth.admin.access import Access
 from hearth.admin.server import Admin
@@ -47,7 +46,7 @@ from hearth.reconcile.vanished_pods import VanishedPods
 from hearth.routes import RouteTable
 from hearth.settings import Settings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _POLLS = 2
 """A service stays active for this many of KEDA's polls, so that one of them sees it."""
@@ -109,7 +108,7 @@ class App:
         )
         self.certificates = CertificateStore(self.routes, secrets(cluster))
         self.metrics.read_in_flight(self.gateway.in_flight)
-        self.metrics.read_lines_dropped(logs.dropped)
+        self.metrics.read_lines_dropped(log.dropped)
         self.metrics.read_client_connections(
             lambda: (self.gateway.client_connections, self.gateway.client_connections_limit)
         )
@@ -278,7 +277,9 @@ class App:
                 self.routes.complete = True
                 with anyio.move_on_after(_CERTIFICATES_S):
                     await self.certificates.settled()
-                log.info("ready", extra={"services": len(tuple(self.routes.routes()))})
+                logger.info(
+                    "all services have routes", extra={"services": len(tuple(self.routes.routes()))}
+                )
                 task_status.started()
         finally:
             for stop in stops:
@@ -352,7 +353,7 @@ def _gateway_config(
 
 
 def _observer(metrics: Metrics, settings: Settings) -> Observer:
-    return AccessLog(metrics, logs.to_stdout().write) if settings.access_log else metrics
+    return AccessLog(metrics, log.to_stdout().write) if settings.access_log else metrics
 
 
 def secrets(cluster: Cluster) -> ReadSecret:

@@ -9,7 +9,7 @@ from hearth.api.meta import Manifest
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, ClusterError, Conflict, NotFound
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 
@@ -39,7 +39,7 @@ class LeaderLabel:
             except NotFound:
                 return
             except ClusterError as error:
-                log.warning("role label not taken off", extra={"error": str(error)})
+                logger.warning("leader label not removed", extra={"error": str(error)})
                 await anyio.sleep(_RETRY_S)
 
     async def take(self) -> None:

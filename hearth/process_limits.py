@@ -5,7 +5,7 @@ import resource
 from dataclasses import dataclass
 from pathlib import Path
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _LEAST, _MOST = 96, 16_384
 """Files for all that is no client's: admin port, API server, KEDA, logs, and who is turned away."""
@@ -35,10 +35,10 @@ def raise_open_files() -> OpenFiles:
         try:
             resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
         except (OSError, ValueError) as error:
-            log.warning("open files limit not raised", extra={"error": str(error)})
+            logger.warning("limit of open files not raised", extra={"error": str(error)})
     files = OpenFiles(before, open_files())
     if files.now < _FEW:
-        log.warning(
+        logger.warning(
             "few files may be open; raise the hard limit (ulimit -Hn, LimitNOFILE, the container"
             " runtime's default)",
             extra={"limit": files.now, "client_connections": client_connections(files.now)},
@@ -87,7 +87,7 @@ def body_budget_bytes(wanted_bytes: int, memory: int | None) -> int:
         return wanted_bytes
     room = max(memory - _BESIDES_BYTES, memory // 4)
     if wanted_bytes > room:
-        log.warning(
+        logger.warning(
             "the budget of request bodies is more than memory has room for, so it is less; raise"
             " the memory limit or lower --held-bytes (gateway.heldBytes)",
             extra={"limit_bytes": memory, "wanted_bytes": wanted_bytes, "budget_bytes": room},

@@ -23,7 +23,7 @@ from hearth.leader_label import LeaderLabel
 from hearth.lease_owner import LeaseOwner
 from hearth.settings import ClusterSettings
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 _OFF_S = 3.0
@@ -147,7 +147,7 @@ class _Replica:
                         await self._role.take()
                         self._addressed = True
                     except ClusterError as error:
-                        log.warning("role label not taken", extra={"error": str(error)})
+                        logger.warning("leader label not set", extra={"error": str(error)})
                         await anyio.sleep(_RETRY_S)
                 if self._leader.state is Leadership.LEADING:
                     app.scaler.gate.open()

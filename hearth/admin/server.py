@@ -21,7 +21,7 @@ from hearth.demand import DemandTable
 from hearth.host_port import authority
 from hearth.routes import RouteTable
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Check = Callable[[], str | None]
@@ -132,7 +132,7 @@ class Admin:
             )
             self._listeners.append(listener)
         bound: tuple[str, int] = sockets[0].getsockname()[:2]
-        log.info("admin port listens", extra={"host": bound[0], "port": bound[1]})
+        logger.info("admin port listens", extra={"host": bound[0], "port": bound[1]})
         return bound
 
     async def stop(self) -> None:
