@@ -79,16 +79,19 @@ class App:
         settings: Settings,
         *,
         scaler_tls_port: int | None = None,
-        returns: bool = True,
+        restarts_soon: bool = True,
         replica_sets: bool = False,
         own_hosts: Collection[str] = (),
         hpa_watchdog_s: float = 0.0,
     ) -> None:
-        """`scaler_tls_port`: None where there is no mutual TLS.  `returns`: whether another process
-        takes over when this one stops.  `replica_sets`: whether the cluster puts them between a
-        Deployment and its pods.  `own_hosts`: more names of this machine, as HostTable has them.
+        """`scaler_tls_port`: None where there is no mutual TLS.
+
+        `restarts_soon`: whether another process takes over when this one stops.
+        `replica_sets`: whether the cluster puts them between a Deployment and its pods.
+        `own_hosts`: more names of this machine, as HostTable has them.
         `hpa_watchdog_s`: how long the HPA may leave a service with too few replicas; 0: as long as
-        it likes."""
+        it likes.
+        """
         self._cluster = cluster
         self._settings = settings
         self._scaler_tls_port = scaler_tls_port
@@ -103,7 +106,7 @@ class App:
             demand=self.demand,
             routes=self.routes,
             read_secret=self._key_secrets.read,
-            config=_gateway_config(settings, own_hosts=own_hosts, returns=returns),
+            config=_gateway_config(settings, own_hosts=own_hosts, restarts_soon=restarts_soon),
             observer=_observer(self.metrics, settings),
         )
         self.certificates = CertificateStore(self.routes, secrets(cluster))
@@ -327,7 +330,7 @@ def _flags(port: str) -> str:
 
 
 def _gateway_config(
-    settings: Settings, *, own_hosts: Collection[str], returns: bool
+    settings: Settings, *, own_hosts: Collection[str], restarts_soon: bool
 ) -> GatewayConfig:
     return GatewayConfig(
         hosts=HostTable(
@@ -348,7 +351,7 @@ def _gateway_config(
         cors_origins=settings.cors_origins,
         client_keepalive_s=settings.client_idle,
         client_connections=process_limits.client_connections(process_limits.open_files()),
-        restarts_soon=returns,
+        restarts_soon=restarts_soon,
     )
 
 

@@ -27,7 +27,7 @@ class LeaderLabel:
         self._namespace = namespace
         self._pod = pod
 
-    async def take_off_own(self) -> None:
+    async def remove_own(self) -> None:
         """Not to be addressed: a container restarts inside the same, still labelled pod.
 
         Tries until the cluster has taken it.
@@ -42,7 +42,7 @@ class LeaderLabel:
                 logger.warning("leader label not removed", extra={"error": str(error)})
                 await anyio.sleep(_RETRY_S)
 
-    async def take(self) -> None:
+    async def set_own(self) -> None:
         """Be the only pod that is addressed: off every other first, then on ours.
 
         Raises ClusterError.

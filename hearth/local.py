@@ -54,7 +54,7 @@ def run(settings: LocalSettings, piped: bytes = b"") -> None:
 
 async def _serve(settings: LocalSettings, piped: bytes, open_files: OpenFiles) -> None:
     cluster = LocalCluster()
-    app = App(cluster, settings, returns=False, own_hosts=own_hosts(socket.gethostname()))
+    app = App(cluster, settings, restarts_soon=False, own_hosts=own_hosts(socket.gethostname()))
     lines = LineWriter(sys.stdout.fileno())
     console = Console(app.routes, lines.write)
     kubelet = _kubelet(cluster, settings, open_files=open_files.before)

@@ -72,16 +72,18 @@ async def _serve(settings: ClusterSettings) -> int:
         )
         app.scaler.gate.close(_STANDBY)
         app.metrics.read_leadership(lambda: leader.state)
-        role = LeaderLabel(cluster, fenced, namespace=settings.namespace, pod=settings.pod_name)
+        leader_label = LeaderLabel(
+            cluster, fenced, namespace=settings.namespace, pod=settings.pod_name
+        )
         # The ports come first: a process that lives in this pod beside us has them, so whoever
         # gets as far as seeking the Lease is its pod's only one, as `own_pod` promises.
         async with app.listen(), anyio.create_task_group() as tasks:
             with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
-                member = _Replica(app, leader, role, settings)
+                replica = _Replica(app, leader, leader_label, settings)
                 tasks.start_soon(cluster.run)
-                tasks.start_soon(member.run, tasks)
-                stopped = await _stopped_or_lost(signals, member)
-                await member.leave(stopped=stopped)
+                tasks.start_soon(replica.run, tasks)
+                stopped = await _stopped_or_lost(signals, replica)
+                await replica.leave(stopped=stopped)
                 tasks.cancel_scope.cancel()
         return 0 if stopped else 1
 
@@ -90,19 +92,19 @@ class _Replica:
     """This process among those of the release."""
 
     def __init__(
-        self, app: App, leader: Leader, role: LeaderLabel, settings: ClusterSettings
+        self, app: App, leader: Leader, leader_label: LeaderLabel, settings: ClusterSettings
     ) -> None:
         self.lost = anyio.Event()
         self._app = app
         self._leader = leader
-        self._role = role
+        self._leader_label = leader_label
         self._settings = settings
         self._addressed = False
         self._leading: anyio.CancelScope | None = None
 
     async def run(self, tasks: TaskGroup) -> None:
         """Seek the Lease, and act while we hold it."""
-        await self._role.take_off_own()
+        await self._leader_label.remove_own()
         # Who cannot read the cluster, for want of a right perhaps, cannot serve it: whoever can
         # must find the Lease free.
         await tasks.start(self._app.watch)
@@ -126,7 +128,7 @@ class _Replica:
         """Stop being addressed, let go of the Lease, let requests end within the limit."""
         self._end("Hearth is stopping" if stopped else _LOST)
         with anyio.move_on_after(_OFF_S):
-            await self._role.take_off_own()
+            await self._leader_label.remove_own()
         await self._app.scaler.stop()  # its streams end well, so KEDA comes back at once
         self._leader.stop()
         if self._addressed:
@@ -144,7 +146,7 @@ class _Replica:
                 await tasks.start(lead, self._settings.to_release())
                 while not self._addressed:
                     try:
-                        await self._role.take()
+                        await self._leader_label.set_own()
                         self._addressed = True
                     except ClusterError as error:
                         logger.warning("leader label not set", extra={"error": str(error)})
@@ -160,7 +162,7 @@ class _Replica:
             self._leading.cancel()
 
 
-async def _stopped_or_lost(signals: AsyncIterator[signal.Signals], member: _Replica) -> bool:
+async def _stopped_or_lost(signals: AsyncIterator[signal.Signals], replica: _Replica) -> bool:
     """Whether it was a signal."""
     stopped = False
     async with anyio.create_task_group() as tasks:
@@ -172,6 +174,6 @@ async def _stopped_or_lost(signals: AsyncIterator[signal.Signals], member: _Repl
             tasks.cancel_scope.cancel()
 
         tasks.start_soon(on_signal)
-        await member.lost.wait()
+        await replica.lost.wait()
         tasks.cancel_scope.cancel()
     return stopped

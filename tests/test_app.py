@@ -128,13 +128,13 @@ async def test_a_right_that_is_missing_is_named_and_keeps_nobody_else_from_leadi
     cluster = Refusing()
     app = App(cluster, settings(), replica_sets=True)
     leader = Leader(cluster, key=ServiceKey("sys", "hearth"), identity="me")
-    role = LeaderLabel(cluster, cluster, namespace="sys", pod="")
-    member = _Replica(app, leader, role, ClusterSettings())
+    leader_label = LeaderLabel(cluster, cluster, namespace="sys", pod="")
+    replica = _Replica(app, leader, leader_label, ClusterSettings())
     async with app.listen() as bound, aiohttp.ClientSession() as session:
         client = Client(session, bound)
         with hanging.guard():
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(member.run, tasks)
+                tasks.start_soon(replica.run, tasks)
                 why = ""
                 while "may not list and watch replicasets" not in why:
                     status, said = await client.ready()

@@ -32,32 +32,32 @@ async def leaders(cluster):
     return [pod["metadata"]["name"] for pod in found.items]
 
 
-def role(cluster, pod):
+def label(cluster, pod):
     return LeaderLabel(cluster, cluster, namespace="sys", pod=pod)
 
 
 async def test_only_one_pod_is_ever_addressed(cluster):
-    await role(cluster, "hearth-a").take()
+    await label(cluster, "hearth-a").set_own()
     assert await leaders(cluster) == ["hearth-a"]
-    await role(cluster, "hearth-b").take()
+    await label(cluster, "hearth-b").set_own()
     assert await leaders(cluster) == ["hearth-b"]
-    await role(cluster, "hearth-b").take()
+    await label(cluster, "hearth-b").set_own()
     assert await leaders(cluster) == ["hearth-b"]
 
 
 async def test_a_restarted_container_takes_its_own_label_off(cluster):
-    await role(cluster, "hearth-a").take()
-    await role(cluster, "hearth-b").take_off_own()
+    await label(cluster, "hearth-a").set_own()
+    await label(cluster, "hearth-b").remove_own()
     assert await leaders(cluster) == ["hearth-a"]
-    await role(cluster, "hearth-a").take_off_own()
+    await label(cluster, "hearth-a").remove_own()
     assert await leaders(cluster) == []
 
 
 async def test_the_label_is_off_the_others_before_it_is_on_ours(cluster):
-    await role(cluster, "hearth-a").take()
+    await label(cluster, "hearth-a").set_own()
     seen = []
     version = (await cluster.list(kinds.POD)).version
-    await role(cluster, "hearth-b").take()
+    await label(cluster, "hearth-b").set_own()
     async for change in cluster.watch(kinds.POD, since=version):
         labels = change.manifest["metadata"]["labels"]
         seen.append((change.manifest["metadata"]["name"], names.LEADER_LABEL in labels))
@@ -67,14 +67,14 @@ async def test_the_label_is_off_the_others_before_it_is_on_ours(cluster):
 
 
 async def test_a_pod_that_is_gone_cannot_lead_and_needs_no_clean_up(cluster):
-    gone = role(cluster, "hearth-c")
-    await gone.take_off_own()
+    gone = label(cluster, "hearth-c")
+    await gone.remove_own()
     with pytest.raises(NotFound):
-        await gone.take()
+        await gone.set_own()
     assert await leaders(cluster) == []
 
 
 async def test_outside_a_cluster_nothing_is_labelled(cluster):
-    await role(cluster, "").take_off_own()
-    await role(cluster, "").take()
+    await label(cluster, "").remove_own()
+    await label(cluster, "").set_own()
     assert await leaders(cluster) == []
