@@ -11,7 +11,8 @@ from hearth.cluster.local.apiserver import defaults
         (1, "1"), (0, "0"), ("1000m", "1"), ("1500m", "1500m"), ("0.5", "500m"), ("0.0001", "1m"),
         ("1024Mi", "1Gi"), ("1536Mi", "1536Mi"), ("0.5Gi", "512Mi"), ("0.1Ki", "102400m"),
         ("1e3", "1e3"), ("1000", "1k"),
-        ("2000k", "2M"), ("16Gi", "16Gi"), ("0Gi", "0"), ("1Ki", "1Ki"),
+        ("2000k", "2M"), ("16Gi", "16Gi"), ("0Gi", "0"), ("1Ki", "1Ki"), ("2048Ei", "2048Ei"),
+        ("2000E", "2000E"),
     ],
 )  # fmt: skip
 def test_quantities(written, stored):

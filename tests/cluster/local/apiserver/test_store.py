@@ -53,6 +53,16 @@ def runtime(name="r", **spec):
     }  # fmt: skip
 
 
+def secret(store, name, *owners, **metadata):
+    references = [
+        {"apiVersion": "v1", "kind": "Secret", "name": of["name"], "uid": of["uid"]}
+        for of in (owner["metadata"] for owner in owners)
+    ]
+    metadata = {"name": name, "namespace": "ai", "ownerReferences": references, **metadata}
+    made = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {}}
+    return store.create(made, manager="m")
+
+
 def started(store, manifest, **status):
     said = {**manifest, "status": {"startTime": "2026-01-01T11:00:00Z", **status}}
     return store.patch_status(said, manager="kubelet")
@@ -106,6 +116,24 @@ class TestPods:
         started(store, made, phase="Running")
         store.delete(owner)
         assert store.get(kinds.POD, "ai", "p")["metadata"]["deletionTimestamp"]
+
+
+class TestOwners:
+    def test_what_two_owners_that_go_together_own_goes_once(self, store):
+        first = secret(store, "a")
+        second = secret(store, "b", first)
+        secret(store, "c", first, second)
+        store.delete(first)
+        assert store.list(kinds.SECRET).items == []
+
+    def test_a_finalizer_keeps_an_object_without_a_generation(self, store):
+        made = secret(store, "a", finalizers=["hearth.dev/x"])
+        store.delete(made)
+        marked = store.get(kinds.SECRET, "ai", "a")
+        assert marked["metadata"]["deletionTimestamp"] == "2026-01-01T12:00:00Z"
+        assert "generation" not in marked["metadata"]
+        store.update({**marked, "metadata": {**marked["metadata"], "finalizers": []}}, manager="m")
+        assert store.list(kinds.SECRET).items == []
 
 
 class TestCustomResources:

@@ -57,6 +57,12 @@ def test_restarts_of_the_kubelet_count(restarts, limit, failed):
     assert decision.status.get("failed", 0) == (1 if failed else 0)
 
 
+def test_with_never_the_kubelet_restarts_nothing_that_could_count():
+    running = pod("a", containerStatuses=[{"restartCount": 9}])
+    running["spec"]["restartPolicy"] = "Never"
+    assert conditions(decide(job(restart="Never"), running)) == []
+
+
 def test_a_pod_follows_a_failed_one_after_a_pause():
     owner = job(restart="Never")
     early = decide(owner, ended("a", ago=4))
