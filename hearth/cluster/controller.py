@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 K = TypeVar("K", bound=Hashable)
 
 Reconcile = Callable[[K], Awaitable[float | None]]
-"""One pass over one key; may answer in how many seconds it wants the next."""
+"""One pass over one key; may return after how many seconds the key is to be requeued."""
 
 PassObserver = Callable[[str, float], None]
 """Told of each pass: `ok`, `error` or `timeout`, and the seconds it took."""
@@ -94,11 +94,11 @@ class Controller(Generic[K]):
 
     async def _pass(self, key: K) -> None:
         began = self._clock()
-        again_s: float | None = None
+        requeue_after_s: float | None = None
         outcome, failure = "timeout", f"it took longer than {self._deadline_s:g}s"
         try:
             with anyio.move_on_after(self._deadline_s):
-                again_s = await self._reconcile(key)
+                requeue_after_s = await self._reconcile(key)
                 outcome = "ok"
         except ClusterError as error:  # what a cluster may answer is no defect
             outcome, failure = "error", str(error)
@@ -107,8 +107,8 @@ class Controller(Generic[K]):
             logger.exception("reconcile failed", extra=self._about(key))
         if outcome == "ok":
             self.queue.succeed(key)
-            if again_s is not None:
-                self.queue.add(key, after_s=again_s)
+            if requeue_after_s is not None:
+                self.queue.add(key, after_s=requeue_after_s)
         else:
             delay_s = self.queue.fail(key)
             if failure:

@@ -1,4 +1,4 @@
-"""One kind in memory: listed, then watched; who cares is told of each change."""
+"""One kind in memory: listed, then watched; listeners are called for each change."""
 
 import logging
 import time
@@ -31,7 +31,7 @@ Index = Callable[[Manifest], Iterable[Hashable]]
 _SETTLED_S = 10.0
 """A watch that lived so long was no failure, whatever ended it."""
 _PAUSE_S = 1.0
-"""Watches that work begin so far apart at least; a longer pause is told and counted."""
+"""Watches that work begin so far apart at least; a longer pause is logged and counted."""
 
 
 class Informer:
@@ -85,12 +85,12 @@ class Informer:
         self._handlers: Listeners[Handler] = Listeners()
         self._flipped: Listeners[Callable[[bool], None]] = Listeners()
         self._version = ""
-        self._told = False
-        """Whether the watch that runs, or ran last, told anything."""
+        self._delivered = False
+        """Whether the watch that runs, or ran last, delivered a change or a bookmark."""
         self._heard = clock()
 
     def get(self, key: ServiceKey) -> Manifest | None:
-        """The object as it was last heard of."""
+        """The object as it was last observed."""
         return self._objects.get(key)
 
     def find(self, index: str, value: Hashable) -> list[Manifest]:
@@ -119,7 +119,7 @@ class Informer:
         return self._flipped.add(listener)
 
     def staleness_s(self) -> float:
-        """Seconds since the cluster was last heard about this kind."""
+        """Seconds since the cluster last delivered anything of this kind."""
         return self._clock() - self._heard
 
     async def run(self) -> None:
@@ -165,7 +165,7 @@ class Informer:
         while True:
             began = self._clock()
             error: ClusterError | None = None
-            self._told = False
+            self._delivered = False
             try:
                 await self._watch()
             except (Expired, KindMissing):
@@ -173,13 +173,13 @@ class Informer:
             except ClusterError as failure:
                 error = failure
             lived_s = self._clock() - began
-            if failed(error, told=self._told, lived_s=lived_s):
+            if failed(error, delivered=self._delivered, lived_s=lived_s):
                 failures += 1
                 await self._rest("watch ended", error, failures)
                 continue
             failures = 0
             if error is not None:
-                # A kind of which nothing is ever heard ends so every two minutes.
+                # The watch of a kind that never changes ends so every two minutes.
                 about = {"kind": str(self.kind), "error": str(error)}
                 logger.info("watch ended", extra=about)
             await self._breathe(error, lived_s)
@@ -198,7 +198,7 @@ class Informer:
         )
         async with aclosing(stream) as changes:
             async for change in changes:
-                self._told = True
+                self._delivered = True
                 self._take(change)
 
     def _take(self, change: Change) -> None:
@@ -226,7 +226,7 @@ class Informer:
             listener(self.available)
 
     def _put(self, key: ServiceKey, new: Manifest | None) -> None:
-        """Replace an object and tell it; another uid under one name is another object."""
+        """Replace an object and call the listeners; another uid is another object."""
         old = self._objects.get(key)
         if old is not None and new is not None:
             before, after = old["metadata"], new["metadata"]
@@ -266,23 +266,23 @@ class Informer:
         pause_s = max(delay_s, getattr(error, "retry_after_s", None) or 0.0)
         self.long_pauses += pause_s > _PAUSE_S
         if error is not None or pause_s > _PAUSE_S:
-            why = "it ended at once, and told nothing" if error is None else str(error)
+            why = "it ended at once, and delivered nothing" if error is None else str(error)
             extra = {"kind": str(self.kind), "error": why, "delay_s": round(pause_s, 2)}
             logger.warning(what, extra=extra)
         await anyio.sleep(pause_s)
 
 
-def failed(error: ClusterError | None, *, told: bool, lived_s: float) -> bool:
+def failed(error: ClusterError | None, *, delivered: bool, lived_s: float) -> bool:
     """Whether a watch that ended so was a failure, so that the next one is begun ever later.
 
-    Load balancers cut what works: only one that told nothing can be a failure.
+    Load balancers cut what works: only one that delivered nothing can be a failure.
 
-    | it told nothing, and                      | lived under 1 s | under 10 s | longer |
+    | it delivered nothing, and                 | lived under 1 s | under 10 s | longer |
     | ----------------------------------------- | --------------- | ---------- | ------ |
     | ended in good order, or was cut           | failure         | none       | none   |
     | was refused, or ended with another error  | failure         | failure    | none   |
     """
-    if told or lived_s >= _SETTLED_S:
+    if delivered or lived_s >= _SETTLED_S:
         return False
     worked = error is None or getattr(error, "begun", False)
     return not worked or lived_s < _PAUSE_S

@@ -116,12 +116,12 @@ class Leader:
 
     async def changes(self) -> AsyncGenerator[Leadership, None]:
         """The state now, then each new one; quick changes in between are merged."""
-        told: Leadership | None = None
+        reported: Leadership | None = None
         while True:
             changed = self._changed
-            if self._state is not told:
-                told = self._state
-                yield told
+            if self._state is not reported:
+                reported = self._state
+                yield reported
             else:
                 await changed.wait()
 

@@ -25,7 +25,7 @@ _SETTLED_S = 10.0
 """A watch that lived so long may be begun again at once."""
 _PAUSE_S = 1.0
 
-_Told = tuple[str, Change] | ClusterError
+_Item = tuple[str, Change] | ClusterError
 
 
 def limit_to(cluster: Cluster, namespaces: Iterable[str]) -> Cluster:
@@ -40,13 +40,13 @@ class NamespacedCluster:
     Kinds without a namespace, and calls that name one, pass as they are.  A version is those of
     all namespaces, so a watch goes on in each where it stopped.
 
-    | a namespace answers | the list | the watch |
+    | one namespace is | the list | the watch |
     | Forbidden, others do not | is without it | goes on in the others, tries this one again |
     | Forbidden, as all others | Forbidden | tries all again |
     | anything else | raises that | raises that |
 
     So a namespace that was deleted, and its Role with it, is empty, and the others do not notice.
-    It is tried every `again_s`; once it can be read after all, the watch has Expired.
+    It is tried every `retry_s`; once it can be read after all, the watch has Expired.
     """
 
     def __init__(
@@ -54,12 +54,12 @@ class NamespacedCluster:
         cluster: Cluster,
         namespaces: tuple[str, ...],
         *,
-        again_s: float = 30.0,
+        retry_s: float = 30.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._cluster = cluster
         self._namespaces = namespaces
-        self._again_s = again_s
+        self._retry_s = retry_s
         self._clock = clock
         self._refused: set[tuple[Kind, str]] = set()
 
@@ -81,7 +81,7 @@ class NamespacedCluster:
                     self._refused.discard((kind, name))
                 except Forbidden as error:
                     refusal = error
-                    self._say(kind, name, error)
+                    self._log_refusal(kind, name, error)
             if refusal is None:
                 break
             if not found:
@@ -134,12 +134,12 @@ class NamespacedCluster:
         if tuple(versions) != self._namespaces:
             raise Expired(f"{since!r} is not a version of these namespaces")
         failure: ClusterError | None = None
-        tell, told = anyio.create_memory_object_stream[_Told]()
-        async with tell, told, anyio.create_task_group() as tasks:
+        sender, receiver = anyio.create_memory_object_stream[_Item]()
+        async with sender, receiver, anyio.create_task_group() as tasks:
             for name, version in versions.items():
-                tasks.start_soon(self._follow, kind, name, version, labels, tell)
+                tasks.start_soon(self._follow, kind, name, version, labels, sender)
             try:
-                async for one in told:
+                async for one in receiver:
                     if isinstance(one, ClusterError):
                         failure = one
                         break
@@ -159,7 +159,7 @@ class NamespacedCluster:
         namespace: str,
         version: str,
         labels: Mapping[str, str] | None,
-        tell: ObjectSendStream[_Told],
+        sender: ObjectSendStream[_Item],
     ) -> None:
         """Watch one namespace, again and again, until it fails."""
         try:
@@ -176,27 +176,27 @@ class NamespacedCluster:
                         async for change in changes:
                             version = change.version
                             self._refused.discard((kind, namespace))
-                            await tell.send((namespace, change))
+                            await sender.send((namespace, change))
                 except Forbidden as error:
-                    self._say(kind, namespace, error)
-                    await anyio.sleep(self._again_s)
+                    self._log_refusal(kind, namespace, error)
+                    await anyio.sleep(self._retry_s)
                     continue
                 if self._clock() - began < _SETTLED_S:
                     await anyio.sleep(_PAUSE_S)
         except ClusterError as error:
-            await tell.send(error)
+            await sender.send(error)
 
     async def _readable(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None) -> None:
         """Return once this namespace may be listed."""
         while True:
-            await anyio.sleep(self._again_s)
+            await anyio.sleep(self._retry_s)
             try:
                 await self._cluster.list(kind, namespace=namespace, labels=labels)
                 return
             except Forbidden:
                 continue
 
-    def _say(self, kind: Kind, namespace: str, error: Forbidden) -> None:
+    def _log_refusal(self, kind: Kind, namespace: str, error: Forbidden) -> None:
         if (kind, namespace) not in self._refused:
             self._refused.add((kind, namespace))
             logger.warning(

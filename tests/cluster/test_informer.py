@@ -424,7 +424,7 @@ REFUSED = Unavailable("refused")
 
 
 @pytest.mark.parametrize(
-    ("error", "told", "lived_s", "failure"),
+    ("error", "delivered", "lived_s", "failure"),
     [
         (None, False, 0.1, True),
         (None, False, 1.0, False),
@@ -440,5 +440,5 @@ REFUSED = Unavailable("refused")
         (Forbidden("RBAC"), False, 0.0, True),
     ],
 )
-def test_field_case_144_which_end_of_a_watch_is_a_failure(error, told, lived_s, failure):
-    assert failed(error, told=told, lived_s=lived_s) is failure
+def test_field_case_144_which_end_of_a_watch_is_a_failure(error, delivered, lived_s, failure):
+    assert failed(error, delivered=delivered, lived_s=lived_s) is failure

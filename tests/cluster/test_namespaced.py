@@ -70,7 +70,7 @@ def cluster():
 
 
 def only(cluster, *namespaces, **options):
-    return NamespacedCluster(cluster, namespaces or ("ai", "search"), again_s=0.001, **options)
+    return NamespacedCluster(cluster, namespaces or ("ai", "search"), retry_s=0.001, **options)
 
 
 async def first(stream, count, *, bookmarks=False):

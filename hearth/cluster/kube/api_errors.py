@@ -1,4 +1,4 @@
-"""Turn what an API server answered into one of the interface's errors."""
+"""Turn an error response of an API server into one of the interface's errors."""
 
 import re
 
@@ -32,7 +32,7 @@ def parse(body: bytes) -> Manifest | None:
 
 
 def error(code: int, body: bytes, *, kind: Kind, retry_after: str = "") -> ClusterError:
-    """What an answer that is not a success means; `retry_after` is that header's text."""
+    """What a response that is no success means; `retry_after` is that header's text."""
     found = parse(body)
     return of_status(
         code, found or {}, kind=kind, text=_excerpt(code, body, found), retry_after=retry_after

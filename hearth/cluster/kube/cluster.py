@@ -194,9 +194,9 @@ class KubeCluster:
             request = Request(
                 method="GET", path=_path(kind, namespace), kind=kind, query=(*query, *more)
             )
-            answer = await self._transport.call(request)
-            items += [watch_stream.named(item, kind=kind) for item in answer.get("items") or ()]
-            metadata = answer.get("metadata") or {}
+            response = await self._transport.call(request)
+            items += [watch_stream.named(item, kind=kind) for item in response.get("items") or ()]
+            metadata = response.get("metadata") or {}
             if not metadata.get("continue"):
                 return Listing(items=items, version=str(metadata.get("resourceVersion", "")))
             more = (("continue", metadata["continue"]),)

@@ -17,7 +17,7 @@ class Failure:
     passing: bool
     """The same request may well succeed in a moment."""
     refused: bool
-    """The server has certainly not acted on it: not connected, or turned away at the door."""
+    """The server has certainly not acted on it: not connected, or rejected by a limit."""
 
 
 def pause_s(

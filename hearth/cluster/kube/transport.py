@@ -35,7 +35,7 @@ class Limits:
     try_s: float = 10.0
     connect_s: float = 5.0
     silence_s: float = 120.0
-    """A watch that tells nothing for so long is dead: bookmarks come about once a minute."""
+    """A watch that delivers nothing for so long is dead: bookmarks come about once a minute."""
     watch_s: tuple[int, int] = (240, 300)
     """How long the server is asked to keep a watch open: between these, at random."""
     page: int = 200
@@ -87,7 +87,7 @@ class Transport:
             logger.info("the API server is asked through a proxy", extra=about)
 
     async def call(self, request: Request) -> Manifest:
-        """The JSON object that the server answered; {} for an empty answer.
+        """The JSON object of the response; {} for an empty one.
 
         Tries again as `retry` decides.  Raises Unavailable when `limits.call_s` are over.
         """
@@ -122,7 +122,7 @@ class Transport:
         )
 
     async def chunks(self, request: Request, *, ends_after_s: float) -> AsyncGenerator[bytes, None]:
-        """The answer to a watch, as it comes.  Ends when the server ends it in good order.
+        """The response to a watch, as it comes.  Ends when the server ends it in good order.
 
         Never tried again here: what to watch from is the caller's to know.
         """
@@ -190,10 +190,10 @@ class Transport:
             header_params=headers,
             auth_settings=["BearerToken"],
         )
-        answer = await pool.call_api(
+        found = await pool.call_api(
             method, url, headers, request.body, posted, _request_timeout=timeout
         )
-        response: aiohttp.ClientResponse = answer.response
+        response: aiohttp.ClientResponse = found.response
         return response
 
     async def _error(
@@ -207,10 +207,10 @@ class Transport:
     def _broken(self, error: BaseException, request: Request) -> interface.Unavailable:
         if isinstance(error, aiohttp.ClientSSLError):
             self._reopen()
-        told = str(error) or type(error).__name__
+        message = str(error) or type(error).__name__
         if isinstance(error, TimeoutError):
-            told = "the server said nothing for too long"
-        return interface.Unavailable(f"{request.method} {request.path}: {told}", cause=error)
+            message = "the server said nothing for too long"
+        return interface.Unavailable(f"{request.method} {request.path}: {message}", cause=error)
 
     async def _renew(self) -> bool:
         renewed = await self._credentials.renew()
@@ -251,7 +251,7 @@ class Transport:
 
 
 def _cut(response: aiohttp.ClientResponse) -> None:
-    """Give up an answer that has no end: nobody waits for the server to agree, as TLS would."""
+    """Give up a response that has no end: nobody waits for the server to agree, as TLS would."""
     connection = response.connection
     if connection is not None and connection.transport is not None:
         connection.transport.abort()

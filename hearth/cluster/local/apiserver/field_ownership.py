@@ -89,7 +89,7 @@ def apply(
 ) -> tuple[Manifest, ManagedFields]:
     """`live` as it is after `owner` says that these are the fields it wants, and no others.
 
-    Fields it said before and says no more go, unless somebody else owns them too.  Raises
+    Fields it applied before and applies no more go, unless somebody else owns them too.  Raises
     Conflict, when not forced, where another owner's field would get another value.
     """
     rules = merge_schema.of(kind)
@@ -148,7 +148,7 @@ def _explain(kind: Kind, lost: ManagedFields) -> str:
     count = sum(len(taken) for taken in lost.values())
     parts = [
         f"conflict with {owner} using {kind.api_version}: "
-        + ", ".join(field_sets.spelled(path) for path in sorted(taken))
+        + ", ".join(field_sets.format_path(path) for path in sorted(taken))
         for owner, taken in lost.items()
     ]
     plural = "conflict" if count == 1 else "conflicts"

@@ -193,7 +193,7 @@ def from_tree(tree: dict[str, Any]) -> Fields:
     return frozenset(found)
 
 
-def spelled(path: Path) -> str:
+def format_path(path: Path) -> str:
     """A path as people read it: `.spec.containers[name="serving"].image`."""
     text = ""
     for step in path:
@@ -241,4 +241,4 @@ def _by_key(value: list[Any], rules: Schema, field: str) -> dict[str, Any] | Non
 
 def item_name(step: str) -> str:
     """An item of a list as people read it: `name="X"`."""
-    return spelled((step,)).strip("[]")
+    return format_path((step,)).strip("[]")

@@ -24,14 +24,14 @@ def bare(kind: Kind, key: ServiceKey) -> Manifest:
     return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata}
 
 
-def strip(kind: Kind, said: Manifest) -> None:
+def strip(kind: Kind, sent: Manifest) -> None:
     """Take off what a write to the main resource cannot set."""
     for field in _BY_SERVER:
-        said["metadata"].pop(field, None)
+        sent["metadata"].pop(field, None)
     if not kind.namespaced:
-        said["metadata"].pop("namespace", None)
+        sent["metadata"].pop("namespace", None)
     if merge_schema.has_status(kind):
-        said.pop("status", None)
+        sent.pop("status", None)
 
 
 def of_server(manifest: Manifest) -> dict[str, Any]:
@@ -40,10 +40,10 @@ def of_server(manifest: Manifest) -> dict[str, Any]:
 
 
 def guard(
-    kind: Kind, key: ServiceKey, before: Manifest | None, said: Manifest, *, creates: bool
+    kind: Kind, key: ServiceKey, before: Manifest | None, sent: Manifest, *, creates: bool
 ) -> None:
     """Raise Conflict where the caller means another object, or another version of it."""
-    uid, version = (said["metadata"].get(name) for name in ("uid", "resourceVersion"))
+    uid, version = (sent["metadata"].get(name) for name in ("uid", "resourceVersion"))
     if before is None:
         if creates and (uid or version):
             raise Conflict(f'{kind} "{key.name}" is gone; what was meant had uid {uid}')

@@ -141,12 +141,12 @@ class Store:
 
     def patch_status(self, manifest: Manifest, *, manager: str) -> Manifest:
         """Apply `status` and nothing else."""
-        kind, key, said = self._read(manifest)
+        kind, key, sent = self._read(manifest)
         before = self.get(kind, *key)
         if not merge_schema.has_status(kind):
             raise NotFound(f"{kind} have no status")
-        object_meta.guard(kind, key, before, said, creates=False)
-        applied = {"status": said.get("status", {})}
+        object_meta.guard(kind, key, before, sent, creates=False)
+        applied = {"status": sent.get("status", {})}
         owner = Owner(manager, "Apply", "status")
         managed = field_ownership.read(before)
         after, managed = field_ownership.apply(
@@ -176,10 +176,10 @@ class Store:
         ended is only marked; it goes with a second delete of `grace_s=0`.  So is an object
         with finalizers, until the last of them is taken away.
         """
-        kind, key, said = self._read(manifest)
+        kind, key, sent = self._read(manifest)
         before = self._kind(kind).get(key)
         if before is not None:
-            if uid := said["metadata"].get("uid"):
+            if uid := sent["metadata"].get("uid"):
                 object_meta.same_uid(kind, key, before, uid)
             self._delete(kind, key, before, grace_s)
 
@@ -212,8 +212,8 @@ class Store:
         try:
             kind = kinds.of(manifest)
         except KeyError:
-            said = f"{manifest.get('apiVersion')} {manifest.get('kind')}"
-            raise KindMissing(f"{said} is not a kind that is served here") from None
+            sent = f"{manifest.get('apiVersion')} {manifest.get('kind')}"
+            raise KindMissing(f"{sent} is not a kind that is served here") from None
         metadata = manifest.get("metadata") or {}
         if not metadata.get("name"):
             raise Invalid(f"{kind.kind}: metadata.name: is required")

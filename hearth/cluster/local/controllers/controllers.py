@@ -70,12 +70,12 @@ class _Pass:
         for pod in decision.delete:
             await self._cluster.delete(_by_uid(pod))
         if decision.status != owner.get("status", {}):
-            said = {**_by_uid(owner), "status": decision.status}
+            manifest = {**_by_uid(owner), "status": decision.status}
             try:
-                await self._cluster.patch_status(said, manager=self._manager)
+                await self._cluster.patch_status(manifest, manager=self._manager)
             except (NotFound, Conflict):
                 return None  # it went meanwhile
-        return decision.again_s
+        return decision.requeue_after_s
 
 
 def _deployment(owner: Manifest, owned: list[Manifest]) -> Decision:

@@ -67,7 +67,7 @@ def decide(deployment: Manifest, pods: list[Manifest], *, now: datetime.datetime
             *(failed[-1:] if count or not wanted else []),
         ],
         status=status,
-        again_s=min((moment for moment in moments if moment), default=None),
+        requeue_after_s=min((moment for moment in moments if moment), default=None),
     )
 
 

@@ -40,14 +40,14 @@ def decide(job: Manifest, pods: list[Manifest], *, now: datetime.datetime) -> De
     }
 
     if succeeded >= spec["completions"]:
-        said = ("Complete", "CompletionsReached", "Reached expected number of succeeded pods")
+        outcome = ("Complete", "CompletionsReached", "Reached expected number of succeeded pods")
         counts |= {"active": 0, "ready": 0}
         status["completionTime"] = rfc3339(now)
-        return Decision(delete=active, status=_status(status, counts, now, said))
+        return Decision(delete=active, status=_status(status, counts, now, outcome))
     deadline_s = _deadline_in_s(spec, status["startTime"], now)
-    if (said_failed := _failure(spec, active, failed, deadline_s)) is not None:
+    if (failure := _failure(spec, active, failed, deadline_s)) is not None:
         counts |= {"active": 0, "ready": 0, "failed": failed + len(active)}
-        return Decision(delete=active, status=_status(status, counts, now, said_failed))
+        return Decision(delete=active, status=_status(status, counts, now, failure))
 
     wanted = 0 if spec["suspend"] else min(spec["parallelism"], spec["completions"] - succeeded)
     pause_s = _pause_in_s(failures, failed, now) if len(active) < wanted else 0.0
@@ -57,7 +57,7 @@ def decide(job: Manifest, pods: list[Manifest], *, now: datetime.datetime) -> De
         create=[owned_pods.make(job, labels=labels)] * count,
         delete=owned_pods.removal_order(active)[: max(0, len(active) - wanted)],
         status=_status(status, counts, now),
-        again_s=min((moment for moment in (pause_s, deadline_s) if moment), default=None),
+        requeue_after_s=min((moment for moment in (pause_s, deadline_s) if moment), default=None),
     )
 
 
@@ -117,12 +117,12 @@ def _status(
     status: dict[str, Any],
     counts: dict[str, int],
     now: datetime.datetime,
-    said: tuple[str, str, str] | None = None,
+    outcome: tuple[str, str, str] | None = None,
 ) -> dict[str, Any]:
     time = rfc3339(now)
     conditions = []
-    if said is not None:
-        kind, reason, message = said
+    if outcome is not None:
+        kind, reason, message = outcome
         conditions = [
             {
                 "type": kind,

@@ -9,15 +9,15 @@ from hearth.api.meta import Manifest, is_condition_true, unix_s
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What one look at an object and the pods that it owns leads to."""
+    """What follows from an object and the pods that it owns."""
 
     create: list[Manifest] = field(default_factory=list)
     """Pods to create; their names are left to the server."""
     delete: list[Manifest] = field(default_factory=list)
     status: dict[str, Any]
     """The owner's whole status, as it is before these writes."""
-    again_s: float | None = None
-    """When to look again if nothing happens until then."""
+    requeue_after_s: float | None = None
+    """Seconds until the next pass, if nothing changes before."""
 
 
 def leaving(pod: Manifest) -> bool:

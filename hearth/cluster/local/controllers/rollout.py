@@ -80,17 +80,17 @@ def _progressing(
     wanted = deployment["spec"]["replicas"]
     complete = counts.updated == counts.replicas == counts.ready == wanted
     if complete or last.get("reason") == _COMPLETE:
-        said = {"status": "True", "reason": _COMPLETE}
+        condition = {"status": "True", "reason": _COMPLETE}
         text = f"{rollout} has successfully progressed."
-        return _condition(deployment, {"type": "Progressing", **said, "message": text}, now)
+        return _condition(deployment, {"type": "Progressing", **condition, "message": text}, now)
     if not last or _moved(before, counts):
-        said = {"status": "True", "reason": _RUNNING, "message": f"{rollout} is progressing."}
-        condition = _condition(deployment, {"type": "Progressing", **said}, now)
+        condition = {"status": "True", "reason": _RUNNING, "message": f"{rollout} is progressing."}
+        condition = _condition(deployment, {"type": "Progressing", **condition}, now)
         return {**condition, "lastUpdateTime": rfc3339(now)}
     if last["reason"] == _OVERDUE or deadline_in_s(deployment, before, now) == 0:
-        said = {"status": "False", "reason": _OVERDUE}
+        condition = {"status": "False", "reason": _OVERDUE}
         text = f"{rollout} has timed out progressing."
-        return _condition(deployment, {"type": "Progressing", **said, "message": text}, now)
+        return _condition(deployment, {"type": "Progressing", **condition, "message": text}, now)
     return last
 
 
@@ -104,12 +104,12 @@ def _moved(before: dict[str, Any], counts: Counts) -> bool:
 
 
 def _condition(
-    deployment: Manifest, said: dict[str, str], now: datetime.datetime
+    deployment: Manifest, condition: dict[str, str], now: datetime.datetime
 ) -> dict[str, Any]:
     """A condition whose times move only when it says something else."""
-    last = find_condition(deployment, said["type"])
-    if said.items() <= last.items():
+    last = find_condition(deployment, condition["type"])
+    if condition.items() <= last.items():
         return last
     time = rfc3339(now)
-    changed = transition_time(last, said["status"], now=time)
-    return {**said, "lastUpdateTime": time, "lastTransitionTime": changed}
+    changed = transition_time(last, condition["status"], now=time)
+    return {**condition, "lastUpdateTime": time, "lastTransitionTime": changed}

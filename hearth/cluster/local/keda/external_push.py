@@ -53,21 +53,21 @@ class ExternalPush:
 
     async def specs(self) -> Sequence[MetricSpec]:
         with self._translated("GetMetricSpec"):
-            answer = await self._stub.GetMetricSpec(self._reference, timeout=CALL_TIMEOUT_S)
-            return _specs(answer)
+            response = await self._stub.GetMetricSpec(self._reference, timeout=CALL_TIMEOUT_S)
+            return _specs(response)
 
     async def value(self, metric: str) -> float:
         request = pb.GetMetricsRequest(scaledObjectRef=self._reference, metricName=metric)
         with self._translated("GetMetrics"):
-            answer = await self._stub.GetMetrics(request, timeout=CALL_TIMEOUT_S)
-            if not answer.metricValues:
+            response = await self._stub.GetMetrics(request, timeout=CALL_TIMEOUT_S)
+            if not response.metricValues:
                 raise SourceError("no matching metrics")
-            return sum(max(0.0, v.metricValueFloat or v.metricValue) for v in answer.metricValues)
+            return sum(max(0.0, v.metricValueFloat or v.metricValue) for v in response.metricValues)
 
     async def active(self) -> bool:
         with self._translated("IsActive"):
-            answer = await self._stub.IsActive(self._reference, timeout=CALL_TIMEOUT_S)
-            return bool(answer.result)
+            response = await self._stub.IsActive(self._reference, timeout=CALL_TIMEOUT_S)
+            return bool(response.result)
 
     async def listen(self, pushed: Callable[[], Awaitable[None]]) -> None:
         async with self._messages("StreamIsActive", self._stub.StreamIsActive) as messages:
@@ -102,10 +102,10 @@ class ExternalPush:
             raise SourceError(f"{where}: {str(error) or type(error).__name__}") from error
 
 
-def _specs(answer: pb.GetMetricSpecResponse) -> Sequence[MetricSpec]:
+def _specs(response: pb.GetMetricSpecResponse) -> Sequence[MetricSpec]:
     specs = tuple(
         MetricSpec(spec.metricName, spec.targetSizeFloat or spec.targetSize)
-        for spec in answer.metricSpecs
+        for spec in response.metricSpecs
     )
     if not specs or any(spec.target <= 0 for spec in specs):
         raise SourceError("no metric spec with a target above zero")

@@ -111,14 +111,14 @@ def _trigger(trigger: Mapping[str, Any]) -> ScaleTrigger:
     return ScaleTrigger(address, tuple(sorted(metadata.items())))
 
 
-def _rules(said: Mapping[str, Any], default: ScalingRules, *, paused: bool) -> ScalingRules:
-    if said.get("policies") or said.get("selectPolicy"):
+def _rules(behavior: Mapping[str, Any], default: ScalingRules, *, paused: bool) -> ScalingRules:
+    if behavior.get("policies") or behavior.get("selectPolicy"):
         raise BadScaledObject(
             "spec.advanced.horizontalPodAutoscalerConfig.behavior: policies and selectPolicy are"
             " not built into this cluster"
         )
     return ScalingRules(
-        window_s=said.get("stabilizationWindowSeconds", default.window_s),
+        window_s=behavior.get("stabilizationWindowSeconds", default.window_s),
         policies=default.policies,
         disabled=paused,
     )

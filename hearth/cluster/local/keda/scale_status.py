@@ -27,8 +27,8 @@ def render(spec: ScaleSpec, status: ScaleStatus) -> dict[str, Any]:
         _paused(spec),
     ]
     if status.ready is not None:
-        said = status.ready
-        conditions.insert(0, _condition("Ready", said.status, said.reason, said.message))
+        ready = status.ready
+        conditions.insert(0, _condition("Ready", ready.status, ready.reason, ready.message))
     found: dict[str, Any] = {"conditions": conditions}
     if status.metric_names:
         found |= {

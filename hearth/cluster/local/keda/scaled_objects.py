@@ -156,8 +156,8 @@ class ScaledObjects:
             await self._cluster.patch_status(manifest, manager=MANAGER)
             slot.published = status
         except ClusterError as error:
-            said = {"service": str(slot.key), "error": str(error)}
-            logger.info("status not written", extra=said)
+            about = {"service": str(slot.key), "error": str(error)}
+            logger.info("status not written", extra=about)
 
 
 def _read(manifest: Manifest) -> ScaleSpec | _Refused:

@@ -118,13 +118,15 @@ class Container:
         tail = self._tail = Tail()
         log = self._context.log
 
-        def hear(data: bytes) -> None:
+        def on_output(data: bytes) -> None:
             log.write(data)
             tail.write(data)
 
         uid = self._context.pod["metadata"]["uid"]
         try:
-            return Process(what.program, state=self._context.machine.state, mark=uid, output=hear)
+            return Process(
+                what.program, state=self._context.machine.state, mark=uid, output=on_output
+            )
         except OSError as error:
             if error.errno in (errno.ENOSPC, errno.EDQUOT):
                 message = orphans.unusable(self._context.machine.state, error)

@@ -69,7 +69,7 @@ class Devices:
             for resource, number in claim.wanted.items()
             if number > len(self._free.get(resource, ()))
         ]
-        said = ", ".join(f"Insufficient {resource}" for resource, _ in short)
+        shortage = ", ".join(f"Insufficient {resource}" for resource, _ in short)
         counts = "; ".join(
             f"{resource}: {number} wanted, {len(self._all.get(resource, ()))} on this machine,"
             f" {len(self._all.get(resource, ())) - len(self._free.get(resource, ()))} in use"
@@ -80,7 +80,7 @@ class Devices:
             for resource, number in short[:1]
             if number > len(self._all.get(resource, ()))
         )
-        return f"0/1 nodes are available: 1 {said} ({counts}){hint}."
+        return f"0/1 nodes are available: 1 {shortage} ({counts}){hint}."
 
     def variables(self, claim: Claim) -> dict[str, str]:
         """What tells the program which devices are its own; none, where it asked for none.
@@ -88,12 +88,14 @@ class Devices:
         A pod without a claim on GPUs sees no GPU, as in a cluster, so that it cannot fill the
         memory of one that another pod was given.
         """
-        told: dict[str, str] = {}
+        variables: dict[str, str] = {}
         for prefix, variable in _VISIBLE:
             kinds = [resource for resource in self._all if resource.startswith(prefix)]
             if kinds:
-                told[variable] = ",".join(n for kind in kinds for n in claim.held.get(kind, ()))
-        return told
+                variables[variable] = ",".join(
+                    n for kind in kinds for n in claim.held.get(kind, ())
+                )
+        return variables
 
     def _grant(self) -> None:
         for claim in list(self._waiting):

@@ -124,9 +124,9 @@ def _check_ports(container: Manifest, *, ip: str) -> None:
 
 def _working_directory(container: Manifest, folder: Path, mounts: volumes.Mounts) -> Path:
     """What the container says where it is here, else a folder of the pod's own."""
-    said = mounts.translate(container.get("workingDir") or "")
-    if os.path.isabs(said) and os.path.isdir(said):
-        return Path(said)
+    path = mounts.translate(container.get("workingDir") or "")
+    if os.path.isabs(path) and os.path.isdir(path):
+        return Path(path)
     own = folder / "work"
     own.mkdir(parents=True, exist_ok=True)
     return own

@@ -69,13 +69,13 @@ class EventRecorder:
     def __init__(self, cluster: Cluster, pod: Manifest) -> None:
         self._cluster = cluster
         self._pod = pod
-        self._said: set[tuple[str, str]] = set()
+        self._recorded: set[tuple[str, str]] = set()
 
     async def record(self, reason: str, message: str, *, warning: bool = False) -> None:
         """Write an Event, at best: one that cannot be written is nobody's failure."""
-        if (reason, message) in self._said:
+        if (reason, message) in self._recorded:
             return
-        self._said.add((reason, message))
+        self._recorded.add((reason, message))
         manifest = events.render(
             {**self._pod, "apiVersion": kinds.POD.api_version, "kind": kinds.POD.kind},
             type="Warning" if warning else "Normal",

@@ -67,7 +67,7 @@ def unusable(state: Path, error: OSError) -> str:
 
 def record(state: Path, pid: int) -> Path:
     """Write down a process that was just started.  The caller removes the file when it is gone."""
-    seen = sessions.look(pid)
+    seen = sessions.inspect(pid)
     path = state / "processes" / str(pid)
     unfinished = path.with_name(f".{pid}")
     unfinished.write_text(f"{seen.started if seen else 0} {_boot()}")
@@ -76,7 +76,7 @@ def record(state: Path, pid: int) -> Path:
 
 
 async def end(state: Path) -> Collection[int]:
-    """Kill whatever an earlier Hearth on this (held) folder left.  Answers with the pids."""
+    """Kill whatever an earlier Hearth on this (held) folder left.  Returns the pids."""
     recorded = _recorded(state)
     mark = f"{identity(state)}/".encode()
     stdin = str((state / "stdin").resolve())
@@ -102,7 +102,7 @@ def _recorded(state: Path) -> dict[int, int]:
         with suppress(ValueError):
             pid = int(path.name)
             started, boot = path.read_text().split()
-            now = sessions.look(pid)
+            now = sessions.inspect(pid)
             if boot == _boot() and (now is None or now.started == int(started)):
                 sessions_by_pid[pid] = int(started)
     return sessions_by_pid

@@ -57,7 +57,7 @@ class Pod:
             self._delete(float(metadata.get("deletionGracePeriodSeconds") or 0))
 
     def vanish(self) -> None:
-        """The cluster has it no more: nothing is left to be said, only to be ended."""
+        """The cluster has it no more: nothing is left to report, only to end."""
         self._gone = True
         self._delete(0.0)
 
@@ -253,14 +253,14 @@ class Pod:
         if status == self._written:
             return
         metadata = self._manifest["metadata"]
-        said: Manifest = {
+        manifest: Manifest = {
             "apiVersion": "v1",
             "kind": "Pod",
             "metadata": {key: metadata[key] for key in ("name", "namespace", "uid")},
             "status": status,
         }
         with suppress(NotFound, Conflict):  # it is gone, which the watch will say
-            await self._machine.cluster.patch_status(said, manager=MANAGER)
+            await self._machine.cluster.patch_status(manifest, manager=MANAGER)
         self._written = status
 
     def _set_facts(self, facts: pod_status.PodFacts) -> None:

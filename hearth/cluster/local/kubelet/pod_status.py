@@ -103,14 +103,14 @@ def initialized(facts: PodFacts) -> bool:
 
 
 def summarize(facts: PodFacts, *, before: Iterable[Manifest], now: str) -> Manifest:
-    """The whole status; `before` are the conditions said last, for their transition times."""
+    """The whole status; `before` are the conditions written last, for their transition times."""
     if facts.unschedulable:
         scheduled = _condition("PodScheduled", "Unschedulable", facts.unschedulable)
         return {"phase": "Pending", "conditions": _timed([scheduled], before, now)}
-    said = phase(facts)
+    now_phase = phase(facts)
     status: Manifest = {
-        "phase": said,
-        "conditions": _timed(_conditions(facts, said), before, now),
+        "phase": now_phase,
+        "conditions": _timed(_conditions(facts, now_phase), before, now),
         "startTime": facts.start_time,
         "hostIP": "127.0.0.1",
     }
@@ -126,8 +126,8 @@ def summarize(facts: PodFacts, *, before: Iterable[Manifest], now: str) -> Manif
     return status
 
 
-def _conditions(facts: PodFacts, said: str) -> list[Manifest]:
-    over = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(said)
+def _conditions(facts: PodFacts, now_phase: str) -> list[Manifest]:
+    over = {"Succeeded": "PodCompleted", "Failed": "PodFailed"}.get(now_phase)
     unready = [one.name for one in facts.containers if not one.ready or facts.terminating]
     why, what = "", ""
     if over:

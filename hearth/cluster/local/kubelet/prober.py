@@ -66,10 +66,10 @@ async def _get(action: probes.Http, timeout_s: float, http: aiohttp.ClientSessio
             for _ in range(_REDIRECTS):
                 async with http.get(
                     url, headers=action.headers, allow_redirects=False, timeout=_NO_TIMEOUT
-                ) as answer:
-                    status, location = answer.status, answer.headers.get("Location")
+                ) as response:
+                    status, location = response.status, response.headers.get("Location")
                 target = urljoin(url, location or "")
-                # A redirect to elsewhere is an answer: elsewhere is nobody's to probe.
+                # A redirect to elsewhere is a success: elsewhere is nobody's to probe.
                 if not (300 <= status < 400 and location) or _host(target) != action.host:
                     break
                 url = target
@@ -113,14 +113,14 @@ async def _check(action: probes.Grpc, timeout_s: float) -> Result:
     channel = Channel(action.host, action.port)
     try:
         with running_time.fail_after(timeout_s):
-            answer = await HealthStub(channel).Check(HealthCheckRequest(service=action.service))
+            response = await HealthStub(channel).Check(HealthCheckRequest(service=action.service))
     except TimeoutError:
         return Result(False, f"timeout: no answer within {timeout_s:g}s")
     except (GRPCError, StreamTerminatedError, OSError) as error:
         return Result(False, f"rpc error: {error}")
     finally:
         channel.close()
-    if answer.status == HealthCheckResponse.SERVING:
+    if response.status == HealthCheckResponse.SERVING:
         return Result(True)
-    name = HealthCheckResponse.ServingStatus.Name(answer.status)
+    name = HealthCheckResponse.ServingStatus.Name(response.status)
     return Result(False, f"service unhealthy (responded with {name!r})")

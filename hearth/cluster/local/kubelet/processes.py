@@ -187,12 +187,12 @@ class Finished:
 
 async def run(program: Program, *, state: Path, mark: str, timeout_s: float) -> Finished:
     """Run a short program to its end.  Raises OSError where it cannot be started."""
-    heard = bytearray()
+    captured = bytearray()
 
-    def hear(data: bytes) -> None:
-        heard.extend(data[: 10_240 - len(heard)])
+    def on_output(data: bytes) -> None:
+        captured.extend(data[: 10_240 - len(captured)])
 
-    process = Process(program, state=state, mark=mark, output=hear, brief=True)
+    process = Process(program, state=state, mark=mark, output=on_output, brief=True)
     code = None
     try:
         with anyio.move_on_after(timeout_s):
@@ -201,4 +201,4 @@ async def run(program: Program, *, state: Path, mark: str, timeout_s: float) -> 
         process.kill()
         with anyio.move_on_after(_DEATH_S, shield=True):
             await process.wait()
-    return Finished(code, heard.decode(errors="replace").strip())
+    return Finished(code, captured.decode(errors="replace").strip())

@@ -118,8 +118,10 @@ def resolve(container: Manifest, program_map: ProgramMap, *, ip: str) -> list[st
         raise _unknown(container, image)
     name = Path(argv[0]).name
     argv = _positional_model(argv, args) if name == "vllm" else [*argv, *args]
-    told = mapped is not None and any("{ip}" in word or "{port}" in word for word in mapped)
-    return argv if name not in _LISTENS or told else _listening(argv, ip=ip, port=port)
+    has_placeholders = mapped is not None and any(
+        "{ip}" in word or "{port}" in word for word in mapped
+    )
+    return argv if name not in _LISTENS or has_placeholders else _listening(argv, ip=ip, port=port)
 
 
 def _find(program: str, program_map: ProgramMap) -> str | None:
@@ -187,8 +189,8 @@ def _positional_model(argv: list[str], args: list[str]) -> list[str]:
 
 
 def _listening(argv: list[str], *, ip: str, port: str | None) -> list[str]:
-    told = [*argv]
+    words = [*argv]
     for option, value in (("--host", ip), ("--port", port)):
         if value and not any(w == option or w.startswith(f"{option}=") for w in argv):
-            told += [option, value]
-    return told
+            words += [option, value]
+    return words

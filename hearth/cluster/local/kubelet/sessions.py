@@ -35,7 +35,7 @@ class ProcessInfo:
     zombie: bool
 
 
-def look(pid: int) -> ProcessInfo | None:
+def inspect(pid: int) -> ProcessInfo | None:
     """None where there is no such process."""
     try:
         text = (_PROC / str(pid) / "stat").read_text()
@@ -68,12 +68,12 @@ def reads_from(pid: int) -> str:
 def find(belongs: Callable[[ProcessInfo], bool]) -> list[int]:
     """Pids of living processes that belong; never this one."""
     pids = (int(name) for name in os.listdir(_PROC) if name.isdigit())
-    seen = (look(pid) for pid in pids if pid != os.getpid())
+    seen = (inspect(pid) for pid in pids if pid != os.getpid())
     return [one.pid for one in seen if one is not None and not one.zombie and belongs(one)]
 
 
 async def end(belongs: Callable[[ProcessInfo], bool]) -> Collection[int]:
-    """Kill all that belong and wait until they are gone.  Answers with the pids it killed."""
+    """Kill all that belong and wait until they are gone.  Returns the pids it killed."""
     killed: set[int] = set()
     for _ in range(_ROUNDS):
         handles = await anyio.to_thread.run_sync(_kill, belongs)
@@ -95,7 +95,7 @@ def _kill(belongs: Callable[[ProcessInfo], bool]) -> dict[int, int]:
         with suppress(ProcessLookupError, PermissionError):
             handle = os.pidfd_open(pid)
             # Looked at again through the handle's pid: it may have been another's by now.
-            one = look(pid)
+            one = inspect(pid)
             if one is None or not belongs(one):
                 os.close(handle)
                 continue

@@ -114,12 +114,12 @@ class Files:
                 self._unreadable.pop(file, None)
                 if self._texts.get(file) != text:
                     self._texts[file] = text
-                    self._tell(self._sources.read(self._parse(text, file=file)))
+                    self._report_all(self._sources.read(self._parse(text, file=file)))
             elif self._unreadable.get(file) != str(text):
                 self._unreadable[file] = str(text)
                 self._report(f"{file}: cannot be read: {_reason(text)}")
         plan = self._sources.plan()
-        self._tell(plan.problems)
+        self._report_all(plan.problems)
         for step in plan.delete:
             if await self._carry_out(step, self._cluster.delete):
                 self._sources.deleted(step)
@@ -138,7 +138,7 @@ class Files:
             return False
         return True
 
-    def _tell(self, problems: list[Problem]) -> None:
+    def _report_all(self, problems: list[Problem]) -> None:
         for problem in problems:
             self._report(str(problem))
 

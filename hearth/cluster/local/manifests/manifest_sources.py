@@ -28,28 +28,28 @@ class Plan:
     apply: list[Step] = field(default_factory=list)
     delete: list[Step] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    """New ones: what was told once is not told again while it stays so."""
+    """New ones: what was reported is not reported again while it stays so."""
 
 
 class Sources:
     """Every file's objects.  Of several files with one object the first keeps it.
 
-    An object with a mistake stays as it last was; so do all of a file of which nobody can tell
+    An object with a mistake stays as it last was; so do all of a file of which it is not known
     which object the mistake belongs to.
     """
 
     def __init__(self) -> None:
         self._files: dict[str, dict[Identity, Manifest]] = {}
         self._applied: dict[Identity, Step] = {}
-        self._told: set[Problem] = set()
+        self._reported: set[Problem] = set()
 
     def read(self, parsed: Parsed) -> list[Problem]:
         """A file was read, for the first time or again; returns its problems."""
         held = self._files.get(parsed.file, {})
-        said = {manifests.identity(manifest): manifest for manifest in parsed.manifests}
+        read = {manifests.identity(manifest): manifest for manifest in parsed.manifests}
         wrong = {problem.identity for problem in parsed.problems}
-        kept = {i: m for i, m in held.items() if i in said or i in wrong or parsed.unknown}
-        self._files[parsed.file] = {**kept, **said}
+        kept = {i: m for i, m in held.items() if i in read or i in wrong or parsed.unknown}
+        self._files[parsed.file] = {**kept, **read}
         return parsed.problems
 
     def forget(self, file: str) -> None:
@@ -66,8 +66,8 @@ class Sources:
                 if first.file != file:
                     message = f"is in {first.file} already, which is used; remove one of the two"
                     clashes.append(Problem(file=file, identity=identity, message=message))
-        new = [problem for problem in clashes if problem not in self._told]
-        self._told = set(clashes)
+        new = [problem for problem in clashes if problem not in self._reported]
+        self._reported = set(clashes)
         return Plan(
             apply=_ordered(step for step in wanted.values() if self._is_news(step)),
             delete=_ordered(s for i, s in self._applied.items() if i not in wanted)[::-1],

@@ -8,7 +8,7 @@ RULES = merge_schema.of(kinds.DEPLOYMENT)
 
 
 def paths(value):
-    return {field_sets.spelled(path) for path in field_sets.of(value, RULES)}
+    return {field_sets.format_path(path) for path in field_sets.of(value, RULES)}
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def env(*names):
 )  # fmt: skip
 def test_what_differs(old, new, changed, removed):
     found = field_sets.differ(old, new, RULES)
-    assert tuple({field_sets.spelled(path) for path in part} for part in found) == (
+    assert tuple({field_sets.format_path(path) for path in part} for part in found) == (
         changed,
         removed,
     )

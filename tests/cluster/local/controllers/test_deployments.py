@@ -87,7 +87,7 @@ def test_without_surge_the_old_pod_makes_room():
 def test_a_failed_pod_is_replaced_but_not_in_a_storm():
     fresh = decide(deployment(1), new("a", phase="Failed", age=4))
     assert (len(fresh.create), names(fresh.delete)) == (0, [])
-    assert fresh.again_s == 6.0
+    assert fresh.requeue_after_s == 6.0
     rested = decide(deployment(1), new("a", phase="Failed", age=11))
     assert (len(rested.create), names(rested.delete)) == (1, ["a"])
     several = [new("a", phase="Failed", age=50), new("b", phase="Failed", age=4)]

@@ -30,7 +30,7 @@ def test_it_waits_for_its_pod():
     decision = decide(job(status=started), pod("a", ready=1))
     assert (decision.create, decision.delete) == ([], [])
     assert decision.status == {**started, "active": 1, "ready": 1}
-    assert decision.again_s is None
+    assert decision.requeue_after_s is None
 
 
 def test_it_is_complete():
@@ -66,12 +66,12 @@ def test_with_never_the_kubelet_restarts_nothing_that_could_count():
 def test_a_pod_follows_a_failed_one_after_a_pause():
     owner = job(restart="Never")
     early = decide(owner, ended("a", ago=4))
-    assert (early.create, early.again_s) == ([], 6.0)
+    assert (early.create, early.requeue_after_s) == ([], 6.0)
     assert early.status["failed"] == 1
     assert len(decide(owner, ended("a", ago=10)).create) == 1
     twice = decide(owner, ended("a", ago=50), ended("b", ago=15))
-    assert (twice.create, twice.again_s) == ([], 5.0)
-    assert decide(owner, ended("a", ago=99), ended("b", ago=0), pod("c")).again_s is None
+    assert (twice.create, twice.requeue_after_s) == ([], 5.0)
+    assert decide(owner, ended("a", ago=99), ended("b", ago=0), pod("c")).requeue_after_s is None
 
 
 def test_too_many_failures_end_it():
@@ -84,7 +84,7 @@ def test_too_many_failures_end_it():
 
 def test_a_pod_that_never_ran_counts_from_its_creation():
     decision = decide(job(restart="Never"), pod("a", phase="Failed", age=3))
-    assert decision.again_s == 7.0
+    assert decision.requeue_after_s == 7.0
 
 
 def test_what_was_counted_stays_counted():
@@ -95,7 +95,7 @@ def test_what_was_counted_stays_counted():
 
 def test_its_deadline():
     started = job(activeDeadlineSeconds=100, status={"startTime": spelled()})
-    assert decide(started, pod("a"), now=at(60)).again_s == 40.0
+    assert decide(started, pod("a"), now=at(60)).requeue_after_s == 40.0
     decision = decide(started, pod("a"), now=at(100))
     assert conditions(decision) == [("Failed", "DeadlineExceeded")]
     assert names(decision.delete) == ["a"]

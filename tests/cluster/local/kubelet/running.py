@@ -156,7 +156,7 @@ async def dead(number: int):
 
 
 def alive(pid: int) -> bool:
-    seen = sessions.look(pid)
+    seen = sessions.inspect(pid)
     return seen is not None and not seen.zombie
 
 

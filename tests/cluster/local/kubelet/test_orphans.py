@@ -103,5 +103,5 @@ def test_a_folder_that_cannot_be_made(tmp_path):
 
 def test_a_process_that_is_gone_before_it_is_recorded(tmp_path):
     with orphans.hold(tmp_path):
-        assert sessions.look(2**22 + 1) is None
+        assert sessions.inspect(2**22 + 1) is None
         assert orphans.record(tmp_path, 2**22 + 1).read_text().startswith("0 ")

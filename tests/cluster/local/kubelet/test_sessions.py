@@ -17,9 +17,9 @@ def started(*, env=None, **options):
 
 
 def test_looking_at_a_process():
-    seen = sessions.look(os.getpid())
+    seen = sessions.inspect(os.getpid())
     assert (seen.pid, seen.session, seen.zombie) == (os.getpid(), os.getsid(0), False)
-    assert sessions.look(2**22 + 1) is None
+    assert sessions.inspect(2**22 + 1) is None
     assert not sessions.marked(2**22 + 1, b"")
     assert sessions.reads_from(2**22 + 1) == ""
 
