@@ -9,6 +9,7 @@ from grpc_tools import protoc
 from hearth import settings
 from hearth.api import crd, reference
 from hearth.metrics import instruments
+from hearth.proxy import api_reference
 
 ROOT = Path(__file__).parent.parent
 PROTO = "hearth/externalscaler/externalscaler.proto"
@@ -28,6 +29,7 @@ def stubs() -> dict[str, str]:
 def wanted() -> dict[str, str]:
     return {
         **{f"charts/hearth/files/crds/{name}": text for name, text in crd.files().items()},
+        "docs/api.md": api_reference.text(),
         "docs/crd.md": reference.text(),
         "docs/metrics.md": instruments.document(),
         "docs/settings.md": settings.reference(),

@@ -52,7 +52,7 @@ class App:
             head = guest.head(request)
             if head.websocket:
                 raise error_messages.websocket()
-            if head.path in api_paths.HEALTH and head.method in ("GET", "HEAD"):
+            if head.path in api_paths.HEALTH and head.method in api_paths.HEALTH_METHODS:
                 return self._health()
             if request.method == "OPTIONS":
                 response = self._options(head)

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from hearth.proxy import headers
+
 
 def response_fields(origin: str | None, allowed: Iterable[str]) -> dict[str, str]:
     """What browsers want to see beside an answer; empty where nothing is configured."""
@@ -11,9 +13,7 @@ def response_fields(origin: str | None, allowed: Iterable[str]) -> dict[str, str
     fields = {"Vary": "Origin"}
     if origin is not None and ("*" in origins or origin in origins):
         fields["Access-Control-Allow-Origin"] = origin
-        fields["Access-Control-Expose-Headers"] = (
-            "Retry-After, WWW-Authenticate, X-Request-Id, Request-Id, X-Should-Retry"
-        )
+        fields["Access-Control-Expose-Headers"] = ", ".join(headers.EXPOSED)
     return fields
 
 

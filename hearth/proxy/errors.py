@@ -5,7 +5,7 @@ our first byte, and one event of an open stream after it.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from enum import Enum, StrEnum, auto
 
 import msgspec
@@ -57,12 +57,18 @@ class ErrorCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ErrorStatus:
-    """The fixed part of an answer; the message says the rest."""
+    """The fixed part of an error; the message says the rest."""
 
     status: int
     type: str
+    _: KW_ONLY
+    meaning: str
+    """For the authors of clients, in docs/api.md."""
     retry_after_s: int | None = None
     """Default of Retry-After; None: the header is sent only where a GatewayError names a time."""
+    starting: bool = False
+    """Whether the service may be up when the client comes back: it stays wanted until then, and
+    Retry-After tells when that is."""
     retry: bool = True
     """Whether to come again may help, where SDKs would: they repeat 408, 409, 429 and all 5xx."""
 
@@ -74,29 +80,144 @@ _TYPES = frozenset((_REQUEST, _SERVER, "authentication_error", "rate_limit_error
 _CODES = frozenset(ErrorCode)
 
 ERROR_STATUSES: Mapping[ErrorCode, ErrorStatus] = {
-    ErrorCode.MODEL_NOT_FOUND: ErrorStatus(404, _REQUEST),
-    ErrorCode.UNKNOWN_URL: ErrorStatus(404, _REQUEST),
-    ErrorCode.METHOD_NOT_ALLOWED: ErrorStatus(405, _REQUEST),
-    ErrorCode.WEBSOCKET_UNSUPPORTED: ErrorStatus(400, _REQUEST),
-    ErrorCode.INVALID_API_KEY: ErrorStatus(401, "authentication_error"),
-    ErrorCode.AUTHENTICATION_UNAVAILABLE: ErrorStatus(503, _SERVER),
-    ErrorCode.CROSS_SITE: ErrorStatus(403, _REQUEST),
-    ErrorCode.INVALID_REQUEST: ErrorStatus(400, _REQUEST),
-    ErrorCode.UNSUPPORTED_ENCODING: ErrorStatus(415, _REQUEST),
-    ErrorCode.REQUEST_TOO_LARGE: ErrorStatus(413, _REQUEST),
-    ErrorCode.HEADERS_TOO_LARGE: ErrorStatus(431, _REQUEST),
-    ErrorCode.REQUEST_TIMEOUT: ErrorStatus(408, _REQUEST),
-    ErrorCode.QUEUE_FULL: ErrorStatus(429, "rate_limit_error", 5),
-    ErrorCode.OVERLOADED: ErrorStatus(503, _SERVER, 5),
-    ErrorCode.SERVICE_DEGRADED: ErrorStatus(503, _SERVER, retry=False),
-    ErrorCode.COLD_START: ErrorStatus(503, _SERVER, MAX_RETRY_AFTER_S),
-    ErrorCode.ACTIVATION_TIMEOUT: ErrorStatus(503, _SERVER, 10),
-    ErrorCode.ACTIVATION_FAILED: ErrorStatus(503, _SERVER, 30),
-    ErrorCode.UPSTREAM_TIMEOUT: ErrorStatus(504, _SERVER, retry=False),
-    ErrorCode.UPSTREAM_ERROR: ErrorStatus(502, _SERVER),
-    ErrorCode.STARTING: ErrorStatus(503, _SERVER, 2),
-    ErrorCode.SHUTTING_DOWN: ErrorStatus(503, _SERVER, 2),
-    ErrorCode.INTERNAL_ERROR: ErrorStatus(500, _SERVER),
+    ErrorCode.MODEL_NOT_FOUND: ErrorStatus(
+        404,
+        _REQUEST,
+        meaning="No model has this name under this host, or it was deleted while the request "
+        "waited. `GET /v1/models` lists what a key may use.",
+    ),
+    ErrorCode.UNKNOWN_URL: ErrorStatus(
+        404,
+        _REQUEST,
+        meaning="Nothing is served at this path, or the path needs the host of one model. The "
+        "message names what was likely meant.",
+    ),
+    ErrorCode.METHOD_NOT_ALLOWED: ErrorStatus(
+        405,
+        _REQUEST,
+        meaning="The path takes other methods, which `Allow` names.",
+    ),
+    ErrorCode.WEBSOCKET_UNSUPPORTED: ErrorStatus(
+        400,
+        _REQUEST,
+        meaning="A WebSocket was asked for. There is no realtime API.",
+    ),
+    ErrorCode.INVALID_API_KEY: ErrorStatus(
+        401,
+        "authentication_error",
+        meaning="No API key was sent, or not the one of this model.",
+    ),
+    ErrorCode.AUTHENTICATION_UNAVAILABLE: ErrorStatus(
+        503,
+        _SERVER,
+        meaning="The API key cannot be checked, or the engine's own key cannot be read. The "
+        "operator must mend a Secret.",
+    ),
+    ErrorCode.CROSS_SITE: ErrorStatus(
+        403,
+        _REQUEST,
+        meaning="A web page of another site called. The operator may allow its origin.",
+    ),
+    ErrorCode.INVALID_REQUEST: ErrorStatus(
+        400,
+        _REQUEST,
+        meaning="The request is not well-formed: its head, its framing, its JSON, or it names no "
+        "`model`.",
+    ),
+    ErrorCode.UNSUPPORTED_ENCODING: ErrorStatus(
+        415,
+        _REQUEST,
+        meaning="The body has a Content-Encoding that is not understood. `Accept-Encoding` names "
+        "those that are.",
+    ),
+    ErrorCode.REQUEST_TOO_LARGE: ErrorStatus(
+        413,
+        _REQUEST,
+        meaning="The body is larger than the gateway takes; the message has the limit.",
+    ),
+    ErrorCode.HEADERS_TOO_LARGE: ErrorStatus(
+        431,
+        _REQUEST,
+        meaning="The head is too long, or has too many fields.",
+    ),
+    ErrorCode.REQUEST_TIMEOUT: ErrorStatus(
+        408,
+        _REQUEST,
+        meaning="The rest of the request did not arrive in time.",
+    ),
+    ErrorCode.QUEUE_FULL: ErrorStatus(
+        429,
+        "rate_limit_error",
+        retry_after_s=5,
+        meaning="The model has as many requests as it may take (`spec.endpoint.maxQueue`).",
+    ),
+    ErrorCode.OVERLOADED: ErrorStatus(
+        503,
+        _SERVER,
+        retry_after_s=5,
+        meaning="The gateway has no room for another connection, body or thread; or every replica "
+        "is busy, and the request is not held.",
+    ),
+    ErrorCode.SERVICE_DEGRADED: ErrorStatus(
+        503,
+        _SERVER,
+        retry=False,
+        meaning="The model's spec is invalid. The operator must mend it.",
+    ),
+    ErrorCode.COLD_START: ErrorStatus(
+        503,
+        _SERVER,
+        retry_after_s=MAX_RETRY_AFTER_S,
+        starting=True,
+        meaning="The model sleeps, starts or takes no connections, and the request is not held: its"
+        " service says `reject`, or the request starts no model. Where nothing starts it, "
+        "the response has `X-Should-Retry: false` and no Retry-After.",
+    ),
+    ErrorCode.ACTIVATION_TIMEOUT: ErrorStatus(
+        503,
+        _SERVER,
+        retry_after_s=10,
+        starting=True,
+        meaning="The request was held, and the model was not ready in time "
+        "(`spec.scaling.activationTimeout`). The start goes on.",
+    ),
+    ErrorCode.ACTIVATION_FAILED: ErrorStatus(
+        503,
+        _SERVER,
+        retry_after_s=30,
+        starting=True,
+        meaning="The model cannot start. The message says why.",
+    ),
+    ErrorCode.UPSTREAM_TIMEOUT: ErrorStatus(
+        504,
+        _SERVER,
+        retry=False,
+        meaning="The engine is ready, but was silent for longer than its limit. A second try would "
+        "take as long.",
+    ),
+    ErrorCode.UPSTREAM_ERROR: ErrorStatus(
+        502,
+        _SERVER,
+        meaning="The engine broke off, or sent no stream where one was asked for (then with "
+        "`X-Should-Retry: false`).",
+    ),
+    ErrorCode.STARTING: ErrorStatus(
+        503,
+        _SERVER,
+        retry_after_s=2,
+        meaning="The gateway has just started and does not know its models yet.",
+    ),
+    ErrorCode.SHUTTING_DOWN: ErrorStatus(
+        503,
+        _SERVER,
+        retry_after_s=2,
+        meaning="The gateway restarts or stops.",
+    ),
+    ErrorCode.INTERNAL_ERROR: ErrorStatus(
+        500,
+        _SERVER,
+        meaning="A defect of the gateway, whose log has the details.",
+    ),
 }
 
 

@@ -1,13 +1,11 @@
 """Every error of ours as clients see it."""
 
 import json
-import re
 
 import pytest
 
 from hearth.proxy import errors
 from hearth.proxy.errors import ERROR_STATUSES, Dialect, ErrorCode, GatewayError
-from tests.pages import ROOT
 
 
 def test_every_code_has_an_answer():
@@ -220,13 +218,3 @@ def test_field_case_c6_an_engine_s_code_type_and_param_are_its_own(status, text,
     error = errors.from_upstream(status, text)
     assert (error.message, error.status) == ("m", status)
     assert (error.type, error.code, error.param) == fields
-
-
-def test_every_code_is_on_the_page_with_its_status():
-    page = (ROOT / "docs" / "answers.md").read_text()
-    told = {
-        (code, int(status))
-        for codes, status in re.findall(r"^\| (.*?) \| (\d{3}) \|", page, re.MULTILINE)
-        for code in re.findall(r"`(\w+)`", codes)
-    }
-    assert told == {(str(code), ERROR_STATUSES[code].status) for code in ErrorCode}

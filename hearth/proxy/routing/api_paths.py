@@ -77,16 +77,19 @@ INFERENCE = {
         _PLAIN,
     ),
 }
-"""POST routes that start a model."""
+"""Routes that start a model."""
+INFERENCE_METHODS = ("POST",)
 
 HEALTH = ("/", "/healthz")
 """Where load balancers look by themselves (GKE, AWS and Azure at the first), whatever the Host."""
+HEALTH_METHODS = ("GET", "HEAD")
 
-_MODELS = "/v1/models"
+MODELS = "/v1/models"
+MODELS_METHODS = ("GET", "HEAD")
 # No empty, dot or percent-encoded segments: what a backend might normalise could leave /v1/.
 _PASSIVE = re.compile(r"/v1(?!/v1/)(/(?!\.{1,2}(/|$))[A-Za-z0-9._~:@+-]+)+")
 _REPEATED = re.compile(r"^(/v1)+(?=/v1/)")
-_PASSIVE_METHODS = ("GET", "POST", "DELETE")
+PASS_THROUGH_METHODS = ("GET", "POST", "DELETE")
 
 
 def canonical(path: str) -> str:
@@ -97,25 +100,25 @@ def canonical(path: str) -> str:
     if path in INFERENCE or not ("//" in path or path.endswith("/") or path.startswith("/v1/v1/")):
         return path
     meant = _REPEATED.sub("", re.sub("//+", "/", path).removesuffix("/"))
-    return meant if meant in INFERENCE or meant == _MODELS else path
+    return meant if meant in INFERENCE or meant == MODELS else path
 
 
 def read(method: str, path: str) -> ApiPath:
     """What is asked for (`path` as it came, without query).  Raises GatewayError."""
     path = canonical(path)
-    if path == _MODELS or path.startswith(f"{_MODELS}/"):
-        if method not in ("GET", "HEAD"):
-            raise _method(method, path, allow="GET, HEAD")
-        name = unquote(path[len(_MODELS) + 1 :])
+    if path == MODELS or path.startswith(f"{MODELS}/"):
+        if method not in MODELS_METHODS:
+            raise _method(method, path, MODELS_METHODS)
+        name = unquote(path[len(MODELS) + 1 :])
         return Models(name or None)
     inference = INFERENCE.get(path)
     if inference is not None:
-        if method != "POST":
-            raise _method(method, path, allow="POST")
+        if method not in INFERENCE_METHODS:
+            raise _method(method, path, INFERENCE_METHODS)
         return inference
     if _PASSIVE.fullmatch(path):
-        if method not in _PASSIVE_METHODS:
-            raise _method(method, path, allow=", ".join(_PASSIVE_METHODS))
+        if method not in PASS_THROUGH_METHODS:
+            raise _method(method, path, PASS_THROUGH_METHODS)
         return PassThrough()
     raise unknown(method, path)
 
@@ -136,7 +139,7 @@ def unknown(method: str, path: str) -> GatewayError:
     bare = "/" + re.sub(r"^(v1/+)+", "", path.strip("/"))
     meant = bare if bare in INFERENCE else "/v1" + bare
     hint = "Requests go below /v1/, for example POST /v1/chat/completions."
-    if meant in INFERENCE or meant == _MODELS:
+    if meant in INFERENCE or meant == MODELS:
         base = " The base URL of a client ends with /v1." if meant.startswith("/v1/") else ""
         hint = f"Did you mean {meant}?{base}"
     return GatewayError(ErrorCode.UNKNOWN_URL, f"Nothing is served at {method} {shown}. {hint}")
@@ -152,7 +155,8 @@ def names_no_model(method: str, path: str, *, host: str) -> GatewayError:
     )
 
 
-def _method(method: str, path: str, *, allow: str) -> GatewayError:
+def _method(method: str, path: str, methods: tuple[str, ...]) -> GatewayError:
+    allow = ", ".join(methods)
     return GatewayError(
         ErrorCode.METHOD_NOT_ALLOWED, f"{path} does not take {method}; use {allow}.", allow=allow
     )

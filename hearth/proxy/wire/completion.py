@@ -72,6 +72,13 @@ _LAST_EVENTS = {
     Dialect.MESSAGES: (_MESSAGES, _event(_MESSAGES)),
 }
 """For a first look, and for a closer one."""
+
+
+def last_events(dialect: Dialect) -> tuple[str, ...]:
+    """What the last event of a whole stream says, or is called: one of these."""
+    return tuple(name.decode("ascii") for name in _LAST_EVENTS[dialect][0])
+
+
 _SEAM_BYTES = 64
 """More than any of these has."""
 

@@ -12,7 +12,7 @@ from hearth.api.meta import ServiceKey
 from hearth.demand import DemandClaim, QueueFull
 from hearth.host_port import authority
 from hearth.proxy import error_messages
-from hearth.proxy.errors import ErrorCode, GatewayError
+from hearth.proxy.errors import ERROR_STATUSES, ErrorCode, GatewayError
 from hearth.proxy.observer import Outcome
 from hearth.proxy.routing import admission
 from hearth.proxy.routing.endpoint_queue import EndpointSlot
@@ -33,8 +33,6 @@ _CHECK_S = 5.0
 """How long a request that starts nothing waits for an endpoint that is being checked."""
 _AT_ONCE = (Availability.USABLE, Availability.PROBED)
 """Where an endpoint may answer within milliseconds: an early 200 would cost its own status."""
-_COMES_AGAIN = (ErrorCode.COLD_START, ErrorCode.ACTIVATION_FAILED, ErrorCode.ACTIVATION_TIMEOUT)
-"""Told with when to come again to a service that starts."""
 
 
 class Errand(ABC):
@@ -337,7 +335,7 @@ class Errand(ABC):
 
     def _send_away(self, problem: GatewayError) -> NoReturn:
         """Whoever is told when to come again will find the service wanted."""
-        if problem.retry_after_s is not None and problem.code in _COMES_AGAIN:
+        if problem.retry_after_s is not None and ERROR_STATUSES[problem.code].starting:
             self.parts.activation.told_to_retry(self.key, retry_after_s=problem.retry_after_s)
         raise problem
 
