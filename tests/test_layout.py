@@ -39,7 +39,7 @@ ALSO = {
     "proxy/test_endpoint_trouble.py", "proxy/test_on_ipv6.py", "proxy/test_sdk.py",
     "proxy/wire/test_both_ways.py", "proxy/wire/test_hazards.py",
     "test_docs.py", "test_field_cases.py", "test_glossary.py", "test_hanging.py", "test_hazards.py",
-    "test_layout.py", "test_main.py",
+    "test_layout.py", "test_loggers.py", "test_main.py",
 }  # fmt: skip
 """Tests of more than one source file."""
 
