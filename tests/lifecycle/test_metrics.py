@@ -1,4 +1,7 @@
-"""What Prometheus is told after a small history that is known."""
+"""What Prometheus and the access log are told after a small history that is known."""
+
+import json
+from collections import Counter
 
 import anyio
 from prometheus_client import parser
@@ -19,7 +22,8 @@ async def scrape(hearth):
 
 
 async def test_one_outcome_a_request_and_no_series_of_what_is_gone(tmp_path):
-    async with harness.running(tmp_path, runtime("stub"), service("chat")) as hearth:
+    flags = ("--access-log", "true")
+    async with harness.running(tmp_path, runtime("stub"), service("chat"), flags=flags) as hearth:
         hearth.write(
             "doomed.yaml",
             runtime("never", "--never-ready"),
@@ -49,7 +53,7 @@ async def test_one_outcome_a_request_and_no_series_of_what_is_gone(tmp_path):
         await hearth.until(lambda row: row["pending"] == 0, "doomed")
 
         samples = await scrape(hearth)
-        assert counted(samples, "hearth_requests_total") == {
+        ended = {
             ("default", "ok", "chat", "2xx"): 3,
             ("default", "upstream_status", "chat", "4xx"): 1,
             ("default", "upstream_error", "chat", "2xx"): 1,
@@ -58,6 +62,7 @@ async def test_one_outcome_a_request_and_no_series_of_what_is_gone(tmp_path):
             ("model_not_found", "4xx"): 1,
             ("invalid_request", "4xx"): 1,
         }
+        assert counted(samples, "hearth_requests_total") == ended
         assert counted(samples, "hearth_rejections_total") == {
             ("default", "upstream_error", "chat"): 1,
             ("default", "queue_full", "doomed"): 1,
@@ -76,6 +81,19 @@ async def test_one_outcome_a_request_and_no_series_of_what_is_gone(tmp_path):
         (hearth.manifests / "doomed.yaml").unlink()
         await hearth.until(lambda row: row is None, "doomed")
         assert not [labels for labels in await scrape(hearth) if "doomed" in labels]
+    assert Counter(map(labels_of, access_log(hearth))) == ended
+
+
+def access_log(hearth):
+    """Its lines; beside them are those for people."""
+    return [json.loads(line) for line in hearth.lines if line.startswith("{")]
+
+
+def labels_of(line):
+    """Those that a request is counted under."""
+    namespace, _, name = (line["service"] or "").partition("/")
+    status = f"{line['status'] // 100}xx" if line["status"] else "none"
+    return tuple(filter(None, (namespace, line["outcome"], name, status)))
 
 
 def counted(samples, name):
