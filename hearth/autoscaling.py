@@ -57,7 +57,7 @@ class Autoscaling:
                 cluster,
                 self._inputs,
                 after_s=hpa_watchdog_s,
-                write_event=events.warning_recorder(cluster, caches.services),
+                write_event=events.warning_recorder(cluster, caches.parsed_services),
                 count_scaling=metrics.scaled_for_keda,
                 changed=services.add,
             )
@@ -92,6 +92,6 @@ class Autoscaling:
             self._cluster,
             self._inputs,
             after_s=after_s,
-            write_event=events.warning_recorder(self._cluster, self._caches.services),
+            write_event=events.warning_recorder(self._cluster, self._caches.parsed_services),
             count_scaling=self._metrics.scaled_for_keda,
         )

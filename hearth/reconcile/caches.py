@@ -16,7 +16,9 @@ from hearth.cluster.interface import Cluster, Kind
 from hearth.reconcile import crd_check
 from hearth.reconcile.apply import ownership
 from hearth.reconcile.render import host_folders
-from hearth.reconcile.spec import runtime_selection
+from hearth.reconcile.spec import parse, runtime_selection
+from hearth.reconcile.spec.parse import ParsedService
+from hearth.routes import SpecRejection
 
 OWNED = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.CLAIM)
 """Kinds of the objects that Hearth writes for a service."""
@@ -91,7 +93,9 @@ class Caches:
             keep=ownership.trim_replica_set,
         )
         self._has_replica_sets = replica_sets
-        self._parsed_runtimes: dict[str, tuple[str, InferenceRuntime]] = {}
+        self._parsed_services: dict[str, tuple[str, ParsedService]] = {}
+        self._parsed_runtimes: dict[str, tuple[str, InferenceRuntime, SpecRejection | None]] = {}
+        """Both by uid, with the version that was parsed."""
         self._own_writes: dict[str, tuple[str, Manifest]] = {}
         self._own_pods: dict[str, frozenset[str]] = {}
         """By a service's uid, the uids of its pods when they were last looked for."""
@@ -173,6 +177,10 @@ class Caches:
         found = (informer.get(key) for informer in self._services.values())
         return [self._latest(manifest) for manifest in found if manifest is not None]
 
+    def parsed_services(self, key: ServiceKey) -> list[ParsedService]:
+        """The same, parsed; each version once."""
+        return [self._parsed_service(manifest) for manifest in self.services(key)]
+
     def resource_version(self, group: str, key: ServiceKey) -> str:
         """Of the copy of a service as it is now; empty where there is none."""
         copy = self._services[group].get(key)
@@ -193,6 +201,10 @@ class Caches:
         for manifest in self._runtimes[group]:
             if (runtime := self._runtime(manifest)) is not None:
                 yield runtime
+
+    def runtime_rejection(self, runtime: InferenceRuntime) -> SpecRejection | None:
+        """The first rule that a runtime, one of `runtimes`, breaks."""
+        return self._parsed_runtimes[runtime.metadata.uid][2]
 
     def owned(self, key: ServiceKey) -> list[Manifest]:
         """Objects that bear this service's label."""
@@ -240,13 +252,20 @@ class Caches:
         parsed = self._parsed_runtimes.get(uid)
         if parsed is None or parsed[0] != resource_version:
             try:
-                self._parsed_runtimes[uid] = (
-                    resource_version,
-                    InferenceRuntime.model_validate(manifest),
-                )
+                runtime = InferenceRuntime.model_validate(manifest)
             except ValidationError:
                 return None  # a newer Hearth's, maybe; who names it is told that there is none
+            rejection = parse.runtime_rejection(runtime)
+            self._parsed_runtimes[uid] = (resource_version, runtime, rejection)
         return self._parsed_runtimes[uid][1]
+
+    def _parsed_service(self, manifest: Manifest) -> ParsedService:
+        uid, resource_version = manifest["metadata"]["uid"], _version(manifest)
+        parsed = self._parsed_services.get(uid)
+        if parsed is None or parsed[0] != resource_version:
+            parsed = (resource_version, parse.parse(manifest))
+            self._parsed_services[uid] = parsed
+        return parsed[1]
 
     def _service_changed(self, old: Manifest | None, new: Manifest | None) -> None:
         manifest = new or old
@@ -261,6 +280,7 @@ class Caches:
                 for other in informer.find(_FOLDER, index_key):
                     self._enqueue(key_of(other))
         if new is None:
+            self._parsed_services.pop(manifest["metadata"]["uid"], None)
             self._own_writes.pop(manifest["metadata"]["uid"], None)
             self._own_pods.pop(manifest["metadata"]["uid"], None)
         if old is None or new is None:

@@ -20,7 +20,8 @@ from hearth.reconcile.render import desired
 from hearth.reconcile.render.desired import Desired
 from hearth.reconcile.render.release import Release
 from hearth.reconcile.route_publisher import Published, RoutePublisher, SpecOutcome
-from hearth.reconcile.spec import parse, runtime_selection, spec_errors
+from hearth.reconcile.spec import runtime_selection, spec_errors
+from hearth.reconcile.spec.parse import ParsedService
 from hearth.reconcile.spec.spec_errors import SpecError
 from hearth.reconcile.status import events, status
 from hearth.reconcile.status.observation import Observed
@@ -61,40 +62,41 @@ class ServiceReconciler:
 
         Raises ClusterError for what another try may mend.
         """
-        found = [parse.parse(manifest) for manifest in self._caches.services(key)]
+        found = self._caches.parsed_services(key)
         if not found:
             self._terminating.pop(key, None)
             self._key_secrets.remove(key)
             self._publisher.remove(key)
             return None
-        service, refused = found[0]
+        parsed = found[0]
         if len(found) > 1:
-            service = desired.first_of(found[0][0], found[1][0])
-            refused = next(why for one, why in found if one is service)
+            first = desired.first_of(found[0].service, found[1].service)
+            parsed = next(one for one in found if one.service is first)
+        service = parsed.service
         requeue_after_s = None
         uid = service.metadata.uid
         if service.metadata.deletion_timestamp or self._terminating.get(key) == uid:
             self._publisher.remove(key)  # its objects go with it
         else:
             try:
-                requeue_after_s = await self._reconcile_service(service, refused)
+                requeue_after_s = await self._reconcile_service(parsed)
             except Terminating:
                 # It has no deletion timestamp yet: the namespace's objects go in no order.
                 self._terminating[key] = uid
                 self._publisher.remove(key)
                 logger.info("namespace goes", extra={"service": str(key)})
         # Last: that one of them cannot be written to is no harm to the other.
-        for other, _ in found:
-            if other is not service:
-                await self._reject(other, desired.name_taken(other, service).rejection)
+        for other in found:
+            if other is not parsed:
+                taken = desired.name_taken(other.service, service)
+                await self._reject(other.service, taken.rejection)
         return requeue_after_s
 
-    async def _reconcile_service(
-        self, service: LLMService, refused: SpecRejection | None
-    ) -> float | None:
+    async def _reconcile_service(self, parsed: ParsedService) -> float | None:
+        service = parsed.service
         key = service.key
         try:
-            outcome, writes = await self._decide(service, refused)
+            outcome, writes = await self._decide(parsed)
         except ClusterError:
             known = self._routes.find(key)
             if known is None or known.uid != service.metadata.uid:
@@ -127,18 +129,19 @@ class ServiceReconciler:
             )
         return requeue_after_s
 
-    async def _decide(
-        self, service: LLMService, refused: SpecRejection | None
-    ) -> tuple[SpecOutcome, tuple[Write, ...]]:
-        """Everything is rendered before anything is written.  `refused`: it cannot be read."""
+    async def _decide(self, parsed: ParsedService) -> tuple[SpecOutcome, tuple[Write, ...]]:
+        """Everything is rendered before anything is written."""
+        service = parsed.service
         outdated = self._caches.crd_check.outdated(service.group)
         if outdated and outdated.rejection:
-            return SpecOutcome(rejection=outdated.rejection, readable=refused is None), ()
-        if refused:
-            return SpecOutcome(rejection=refused, readable=False), ()
+            return SpecOutcome(rejection=outdated.rejection, readable=parsed.readable), ()
+        if not parsed.readable:
+            return SpecOutcome(rejection=parsed.rejection, readable=False), ()
         runtime = None
         try:
             runtime = runtime_selection.pick(service, self._caches.runtimes(service.group))
+            if broken := parsed.rejection or self._caches.runtime_rejection(runtime):
+                return SpecOutcome(runtime=runtime.name, rejection=broken), ()
             release = replace(self._release, keda=self._caches.keda)
             wanted = desired.render(
                 service, runtime, release=release, host_folder=self._caches.host_folder(service)

@@ -92,7 +92,7 @@ async def test_a_new_leader_goes_on_with_a_failure_that_it_finds(world):
 
 def autoscaling(world):
     [manifest] = world.caches.services(KEY)
-    published = world.route_publisher.publish(parse.parse(manifest)[0], SpecOutcome())
+    published = world.route_publisher.publish(parse.parse(manifest).service, SpecOutcome())
     return published.status.find_condition("AutoscalingReady").status
 
 

@@ -525,3 +525,30 @@ async def test_field_case_60_a_stuck_scaled_object_is_named(world):
     await world.look()
     await world.look()
     assert (await world.conditions())["AutoscalingReady"] == ("True", "ScaledObjectApplied")
+
+
+async def test_a_broken_rule_keeps_the_runtime_in_the_status(world):
+    await world.runtime()
+    source = {"source": {"uri": "hf://org/m"}}
+    scaling = {"min": 2, "max": 1}
+    await world.user(
+        "LLMService", spec={"model": source, "runtime": {"name": "stub"}, "scaling": scaling}
+    )
+    await world.look()
+    assert world.routes.find(KEY).refusal.message == "spec.scaling.min: must not be more than max"
+    assert (await world.service())["status"]["resolvedRuntime"] == "stub"
+    assert (await world.conditions())["Degraded"] == ("True", "ScaledObject")
+    assert await world.objects() == []
+
+
+async def test_a_runtime_that_breaks_a_rule_rejects_its_services_until_it_is_mended(world):
+    container = {"image": "engine:1"}
+    await world.user("InferenceRuntime", "stub", spec={"vendor": "nvidia", "container": container})
+    await world.user("LLMService")
+    await world.look()
+    rejection = world.routes.find(KEY).refusal
+    assert rejection.reason == "Render"
+    assert rejection.message.startswith("InferenceRuntime stub: spec.accelerator: ")
+    await world.runtime()
+    await world.look()
+    assert world.routes.find(KEY).refusal is None and await world.objects() == ALL

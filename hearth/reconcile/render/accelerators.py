@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
-from hearth.reconcile.spec import spec_errors
-from hearth.reconcile.spec.spec_errors import SpecError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +25,7 @@ _ASCEND_HOST = (
 
 
 def render(runtime: InferenceRuntime, *, accelerators: int) -> DeviceRequest:
-    """Raises SpecError where the runtime names no device for a vendor that has one."""
+    """`runtime` keeps to the rules: one of a vendor that has devices names them."""
     return _VENDORS[runtime.spec.vendor](runtime, accelerators)
 
 
@@ -55,12 +53,7 @@ def _cpu(runtime: InferenceRuntime, accelerators: int) -> DeviceRequest:
 
 def _limits(runtime: InferenceRuntime, accelerators: int) -> dict[str, str]:
     resource = runtime.spec.accelerator.resource_name
-    if resource is None:
-        raise SpecError(
-            spec_errors.RENDER,
-            f"InferenceRuntime {runtime.name}: spec.accelerator.resourceName is missing; name the"
-            " device plugin's resource (only vendor cpu needs none)",
-        )
+    assert resource is not None, "a rule of InferenceRuntime"
     return {resource: str(accelerators)}
 
 

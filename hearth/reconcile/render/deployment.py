@@ -39,7 +39,7 @@ def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
     """The Deployment without replicas, owner and hash.  Raises SpecError."""
     service, runtime = inputs.service, inputs.runtime
     key = service.key
-    _check(service, runtime)
+    _check(service)
     device_request = accelerators.render(runtime, accelerators=service.spec.resources.accelerators)
     options = inputs.options
     labels = {**options.labels, **names.labels(key, runtime=runtime.name)}
@@ -213,17 +213,10 @@ def _annotations(runtime: InferenceRuntime) -> dict[str, str]:
     return {_QUEUE_ANNOTATION: scheduler.queue} if scheduler and scheduler.queue else {}
 
 
-def _check(service: LLMService, runtime: InferenceRuntime) -> None:
+def _check(service: LLMService) -> None:
     if service.spec.resources.fraction is not None:
         raise SpecError(
             spec_errors.RENDER,
             "spec.resources.fraction is not supported; ask for whole devices with"
             " spec.resources.accelerators",
-        )
-    scheduler = runtime.spec.accelerator.scheduler
-    if scheduler and scheduler.queue and scheduler.name != "volcano":
-        raise SpecError(
-            spec_errors.RENDER,
-            f"InferenceRuntime {runtime.name}: spec.accelerator.scheduler.queue is for the"
-            " scheduler volcano; set scheduler.name to volcano, or remove queue",
         )

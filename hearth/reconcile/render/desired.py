@@ -132,11 +132,12 @@ def name_taken(service: LLMService, by: LLMService) -> SpecError:
 
 
 def _check_name(service: LLMService, release: Release) -> None:
+    """A rule of the API reserves the usual name; a release may choose another."""
     if service.metadata.name == release.shared_service:
         raise SpecError(
             spec_errors.RENDER,
-            f"metadata.name: {release.shared_service} is reserved for the shared endpoint of the"
-            " namespace; choose another",
+            f"metadata.name: the name {release.shared_service} is reserved for the shared endpoint"
+            " of the namespace; choose another",
         )
 
 
@@ -146,12 +147,6 @@ def _model(service: LLMService) -> source.Source:
         problem = "catalogRef is not supported; set" if model.catalog_ref else "set"
         raise SpecError(
             spec_errors.MODEL, f"spec.model: {problem} source.uri to {source.SUPPORTED}"
-        )
-    if model.source.secret_ref is not None and not model.source.uri.startswith("oci://"):
-        raise SpecError(
-            spec_errors.MODEL,
-            "spec.model.source.secretRef is not supported; give the runtime a variable such as"
-            " HF_TOKEN with valueFrom.secretKeyRef",
         )
     try:
         return source.parse(model.source.uri)

@@ -1,9 +1,14 @@
-"""Read an LLMService that a cluster holds: nothing in it makes Hearth fail."""
+"""Read what a cluster holds and hold it to the API's rules: nothing in it makes Hearth fail."""
+
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
+from hearth.api import rules, schema
 from hearth.api.llmservice import Authentication, LLMService
 from hearth.api.meta import Manifest, format_path
+from hearth.api.rules import Broken
+from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile.spec import spec_errors
 from hearth.routes import SpecRejection
 
@@ -11,20 +16,63 @@ _NO_NAME = "-"
 """What no Secret can be called."""
 
 
-def parse(manifest: Manifest) -> tuple[LLMService, SpecRejection | None]:
-    """The service; one that cannot be read keeps its name and its API key, and is refused."""
+@dataclass(frozen=True, slots=True)
+class ParsedService:
+    """An LLMService as far as it can be read, and what is wrong with it by itself."""
+
+    service: LLMService
+    rejection: SpecRejection | None = None
+    readable: bool = True
+    """Else the service has its name and its API key, and the rest is that of an empty spec."""
+
+
+def parse(manifest: Manifest) -> ParsedService:
+    """Raises nothing: a broken rule, or a field that cannot be read, becomes the rejection."""
     try:
-        return LLMService.model_validate(manifest), None
+        service = LLMService.model_validate(manifest)
     except ValidationError as error:
         first = error.errors()[0]
-        field = format_path(first["loc"])
+        message = f"{format_path(first['loc'])}: {first['msg']}"
         bare = {
             **manifest,
             "spec": {"model": {}, "endpoint": _authentication(manifest.get("spec"))},
         }
-        return LLMService.model_validate(bare), SpecRejection(
-            reason=spec_errors.RENDER, message=f"{field}: {first['msg']}"
+        return ParsedService(
+            LLMService.model_validate(bare),
+            SpecRejection(reason=spec_errors.RENDER, message=message),
+            readable=False,
         )
+    for broken in _broken_rules(manifest):
+        return ParsedService(service, SpecRejection(reason=_reason(broken), message=str(broken)))
+    return ParsedService(service)
+
+
+def runtime_rejection(runtime: InferenceRuntime) -> SpecRejection | None:
+    """The first rule that an InferenceRuntime breaks, as the services that use it are told."""
+    manifest = {**runtime.manifest(), "apiVersion": runtime.api_version, "kind": runtime.kind}
+    for broken in _broken_rules(manifest):
+        message = f"InferenceRuntime {runtime.name}: {broken}"
+        return SpecRejection(reason=spec_errors.RENDER, message=message)
+    return None
+
+
+def _broken_rules(manifest: Manifest) -> list[Broken]:
+    """An API server holds objects to the rules, unless its CRDs are older than they are."""
+    group = manifest["apiVersion"].partition("/")[0]
+    structure = schema.of(manifest["kind"], group)
+    return rules.broken(schema.with_defaults({**manifest, "status": {}}, structure))
+
+
+def _reason(broken: Broken) -> str:
+    match broken.path[:2]:
+        case ("spec", "model"):
+            return spec_errors.MODEL
+        case ("spec", "runtime"):
+            return spec_errors.RUNTIME
+        case ("spec", "scaling"):
+            return spec_errors.SCALED_OBJECT
+        case _:
+            return spec_errors.RENDER
 
 
 def _authentication(spec: object) -> Manifest:

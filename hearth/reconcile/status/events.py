@@ -11,7 +11,7 @@ from hearth.api import events
 from hearth.api.llmservice import Condition, LLMService, LLMServiceStatus
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster.interface import Cluster, ClusterError
-from hearth.reconcile.spec import parse
+from hearth.reconcile.spec.parse import ParsedService
 from hearth.reconcile.status.observation import Stage
 from hearth.reconcile.status.status import AUTOSCALING, DEGRADED, READY, WARNING
 
@@ -96,7 +96,7 @@ async def record(
 
 
 def warning_recorder(
-    cluster: Cluster, services: Callable[[ServiceKey], Iterable[Manifest]]
+    cluster: Cluster, services: Callable[[ServiceKey], Iterable[ParsedService]]
 ) -> Callable[[ServiceKey, str, str], Awaitable[None]]:
     """A function that warns of a service by its key: `await warn(key, reason, message)`.
 
@@ -104,10 +104,10 @@ def warning_recorder(
     """
 
     async def warn(key: ServiceKey, reason: str, message: str) -> None:
-        for manifest in services(key):
-            service, _ = parse.parse(manifest)
+        for parsed in services(key):
             wall = datetime.datetime.now(datetime.UTC)
-            await record(cluster, service, ServiceEvent("Warning", reason, message), wall=wall)
+            event = ServiceEvent("Warning", reason, message)
+            await record(cluster, parsed.service, event, wall=wall)
 
     return warn
 

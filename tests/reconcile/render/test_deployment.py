@@ -159,11 +159,6 @@ def test_no_metrics_no_announcement(metrics):
     ("of", "by", "message"),
     [
         (service({"resources": {"fraction": {"cores": 1}}}), runtime(), "spec.resources.fraction"),
-        (
-            service(),
-            runtime({"accelerator": {"scheduler": {"name": "other", "queue": "q"}}}),
-            "spec.accelerator.scheduler.queue is for the scheduler volcano",
-        ),
     ],
 )
 def test_refusals(of, by, message: str):

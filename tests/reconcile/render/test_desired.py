@@ -92,11 +92,6 @@ def test_it_is_created_at_its_minimum(least: int):
             "spec.model.source.uri: s3:// is not supported",
         ),
         (
-            service({"model": {"source": {"secretRef": {"name": "s"}}}}),
-            "ModelResolution",
-            "spec.model.source.secretRef is not supported; give the runtime a variable",
-        ),
-        (
             service({"model": {"source": None, "catalogRef": "c"}}),
             "ModelResolution",
             "spec.model: catalogRef is not supported; set source.uri to hf://",
@@ -105,7 +100,7 @@ def test_it_is_created_at_its_minimum(least: int):
         (service({"cache": {"prewarm": True}}), "Prewarm", "spec.cache.prewarm"),
         (service({"cache": {"strategy": "BakedImage"}}), "Render", "spec.cache.strategy"),
         (service({"scaling": {"metric": "kvCacheUtil"}}), "ScaledObject", "spec.scaling.metric"),
-        (service(name="hearth"), "Render", "metadata.name: hearth is reserved"),
+        (service(name="hearth"), "Render", "metadata.name: the name hearth is reserved"),
         (
             service(annotations={"hearth.dev/max-in-flight": "none"}),
             "Render",

@@ -3,7 +3,9 @@
 import pytest
 
 from hearth.reconcile.spec import parse
+from tests.reconcile.builders import runtime
 
+SOURCE = {"source": {"uri": "hf://a/b"}}
 META = {"name": "chat", "namespace": "ai", "uid": "u"}
 
 
@@ -26,19 +28,22 @@ def manifest(spec, **more):
     ],
 )
 def test_what_cannot_be_read_is_refused_by_field(spec, field):
-    service, refusal = parse.parse(manifest(spec))
-    assert str(service.key) == "ai/chat" and service.metadata.uid == "u"
-    assert refusal.reason == "Render" and refusal.message.startswith(f"{field}: ")
+    parsed = parse.parse(manifest(spec))
+    assert str(parsed.service.key) == "ai/chat" and parsed.service.metadata.uid == "u"
+    assert not parsed.readable and parsed.rejection is not None
+    assert parsed.rejection.reason == "Render"
+    assert parsed.rejection.message.startswith(f"{field}: ")
 
 
 def test_a_readable_one_is_read():
-    service, refusal = parse.parse(manifest({"model": {"source": {"uri": "hf://a/b"}}}))
-    assert refusal is None and service.spec.model.source.uri == "hf://a/b"
+    parsed = parse.parse(manifest({"model": SOURCE}))
+    assert parsed.readable and parsed.rejection is None
+    assert parsed.service.spec.model.source.uri == "hf://a/b"
 
 
 def test_fields_of_a_newer_version_are_passed_over():
     spec = {"model": {"source": {"uri": "hf://a/b"}, "flavour": "new"}}
-    assert parse.parse(manifest(spec, status={"phase": "Dreaming"}))[1] is None
+    assert parse.parse(manifest(spec, status={"phase": "Dreaming"})).rejection is None
 
 
 KEY = {"secretRef": {"name": "s", "key": "k"}}
@@ -59,6 +64,89 @@ KEY = {"secretRef": {"name": "s", "key": "k"}}
 )
 def test_who_may_ask_is_kept_of_what_cannot_be_read(endpoint, secret):
     spec = {"model": {}, "scaling": {"min": "one"}, "endpoint": endpoint}
-    service, refusal = parse.parse(manifest(spec))
-    kept = service.spec.endpoint.authentication
-    assert refusal is not None and (kept.secret_ref.name if kept else None) == secret
+    parsed = parse.parse(manifest(spec))
+    kept = parsed.service.spec.endpoint.authentication
+    assert parsed.rejection is not None and (kept.secret_ref.name if kept else None) == secret
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "message"),
+    [
+        (
+            {"model": {"source": {"uri": "hf://a/b", "secretRef": {"name": "s"}}}},
+            "ModelResolution",
+            "spec.model.source.secretRef: is for oci:// sources only; remove it",
+        ),
+        (
+            {"model": SOURCE, "scaling": {"min": 2, "max": 1}},
+            "ScaledObject",
+            "spec.scaling.min: must not be more than max",
+        ),
+        (
+            {"model": SOURCE, "scaling": {"min": 2}},
+            "ScaledObject",
+            "spec.scaling.min: must not be more than max",
+        ),
+        (
+            {"model": SOURCE, "scaling": {"scaleDownStabilization": "1500ms"}},
+            "ScaledObject",
+            "spec.scaling.scaleDownStabilization: must be whole seconds from 0s to 1h",
+        ),
+        (
+            {"model": SOURCE, "scaling": {"scaleDownStabilization": "61m"}},
+            "ScaledObject",
+            "spec.scaling.scaleDownStabilization: must be whole seconds from 0s to 1h",
+        ),
+        (
+            {"model": SOURCE, "runtime": {"name": "a", "selector": {"vendor": ["cpu"]}}},
+            "RuntimeResolution",
+            "spec.runtime: set name or selector, not both",
+        ),
+        (
+            {"model": SOURCE, "endpoint": {"coldStart": {"heartbeatInterval": "0s"}}},
+            "Render",
+            "spec.endpoint.coldStart.heartbeatInterval: must be longer than 0s",
+        ),
+    ],
+)
+def test_a_broken_rule_is_a_rejection_in_the_table_s_words(spec, reason, message):
+    parsed = parse.parse(manifest(spec))
+    assert parsed.readable and parsed.rejection is not None
+    assert (parsed.rejection.reason, parsed.rejection.message) == (reason, message)
+
+
+def test_a_null_is_what_an_api_server_would_drop():
+    scaling = {"min": None, "max": None}
+    assert parse.parse(manifest({"model": SOURCE, "scaling": scaling})).rejection is None
+
+
+def test_the_reserved_name():
+    parsed = parse.parse({**manifest({"model": SOURCE}), "metadata": {**META, "name": "hearth"}})
+    assert (
+        parsed.rejection is not None and "the name hearth is reserved" in parsed.rejection.message
+    )
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ({"vendor": "nvidia"}, "stub: spec.accelerator: accelerator.resourceName is required"),
+        ({"vendor": "ascend"}, "stub: spec.accelerator: accelerator.resourceName is required"),
+        (
+            {"accelerator": {"scheduler": {"name": "other", "queue": "q"}}},
+            "stub: spec.accelerator.scheduler.queue: is for the scheduler volcano",
+        ),
+        (
+            {"container": {"env": [{"name": "A", "valueFrom": {}}]}},
+            "stub: spec.container.env[0].valueFrom: set exactly one of",
+        ),
+    ],
+)
+def test_a_runtime_is_held_to_its_rules(spec, message):
+    rejection = parse.runtime_rejection(runtime(spec))
+    assert rejection is not None and rejection.reason == "Render"
+    assert rejection.message.startswith(f"InferenceRuntime {message}")
+
+
+def test_a_runtime_that_keeps_them_passes():
+    assert parse.runtime_rejection(runtime()) is None

@@ -147,7 +147,7 @@ async def test_others_warn_by_the_key():
         enqueue_namespace=lambda namespace: None,
         shared_service="hearth",
     )
-    warn = events.warning_recorder(cluster, caches.services)
+    warn = events.warning_recorder(cluster, caches.parsed_services)
     async with anyio.create_task_group() as tasks:
         for informer in caches.informers:
             tasks.start_soon(informer.run)
