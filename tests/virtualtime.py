@@ -1,5 +1,7 @@
 """A clock that stands still until a test moves it, and sleeps that follow it."""
 
+import asyncio
+
 import anyio
 
 from tests import hanging
@@ -44,7 +46,34 @@ class VirtualTime:
                 self._sleepers.remove(sleeper)
                 sleeper[2].set()
 
+    async def pass_s(self, seconds: float) -> None:
+        """Let `seconds` go by, and everything happen that happens in them, in its order."""
+        end = self.now + seconds
+        await settle()
+        while due := [sleeper for sleeper in self._sleepers if sleeper[0] <= end]:
+            first = min(due, key=lambda sleeper: sleeper[0])
+            self._sleepers.remove(first)
+            self.now = first[0]
+            first[2].set()
+            await settle()
+        self.now = end
+        await settle()
+
     async def sleep_out(self, seconds: float) -> None:
         """Wait until somebody sleeps for exactly this long, and let that time pass."""
         await self.sleeping(seconds)
         self.advance(seconds)
+
+
+async def settle() -> None:
+    """Return when every other task waits for something that nobody brings about.
+
+    As anyio's own, which sleeps a tenth of a second whenever it has to look twice.
+    """
+    still = 0
+    while still < 3:
+        await asyncio.sleep(0)
+        others = asyncio.all_tasks() - {asyncio.current_task()}
+        waiters = [task._fut_waiter for task in others]  # type: ignore[attr-defined]
+        blocked = all(waiter is not None and not waiter.done() for waiter in waiters)
+        still = still + 1 if blocked else 0

@@ -6,7 +6,7 @@ from hearth.cluster import kinds
 from hearth.cluster.fence import Fenced
 from hearth.cluster.leader import Leader, NotLeading
 from hearth.cluster.local.cluster import LocalCluster
-from tests.cluster.virtual import settle
+from tests.virtualtime import settle
 
 CHAT = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "chat", "namespace": "ai"}}
 DEPLOYMENT = {

@@ -16,7 +16,7 @@ from hearth.cluster.interface import Conflict, NotFound, Unavailable
 from hearth.cluster.kube import cluster as kube
 from hearth.cluster.leader import Leader, Leadership, NotLeading, now_s
 from hearth.cluster.local.cluster import LocalCluster
-from tests.cluster.virtual import VirtualTime, settle
+from tests.virtualtime import VirtualTime, settle
 
 KEY = ServiceKey("hearth-system", "hearth")
 STANDBY, LEADING, FENCED, LOST = Leadership
