@@ -27,7 +27,7 @@ class Controller(Generic[K]):
     """Runs `reconcile` for every key of `queue`, with `workers` at a time.
 
     A pass that takes longer than `slow_s` waits for something, a webhook perhaps, that others need
-    not wait for: it goes on aside, and its worker takes the next key.  `detached` passes may do so;
+    not wait for: it is detached, and its worker takes the next key.  At most `detached` passes are;
     beyond, workers wait.  So `workers` and `detached` together are all that is under way.
 
     Starts when all `informers` (run by somebody else) are synced.  A pass that raises or takes

@@ -16,7 +16,7 @@ from tests.cluster import envtest
 
 
 @dataclass(frozen=True)
-class World:
+class ContractFixture:
     """One cluster under test and what a test may ask of its surroundings."""
 
     cluster: Cluster
@@ -34,7 +34,7 @@ HISTORY = 32
 _NUMBERS = itertools.count()
 
 
-async def _local() -> AsyncIterator[World]:
+async def _local() -> AsyncIterator[ContractFixture]:
     cluster = LocalCluster(history=HISTORY)
 
     async def expire() -> None:
@@ -43,14 +43,14 @@ async def _local() -> AsyncIterator[World]:
             config = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
             await cluster.create(config)
 
-    yield World(cluster, "contract", expire, collects_garbage=True)
+    yield ContractFixture(cluster, "contract", expire, collects_garbage=True)
 
 
-async def _kube(server: envtest.ApiServer) -> AsyncIterator[World]:
+async def _kube(server: envtest.ApiServer) -> AsyncIterator[ContractFixture]:
     namespace = f"contract-{next(_NUMBERS)}"
     await server.create_namespace(namespace)
     async with await kube.connect(kubeconfig=server.kubeconfig()) as cluster:
-        yield World(cluster, namespace, server.compact, server.collects_garbage)
+        yield ContractFixture(cluster, namespace, server.compact, server.collects_garbage)
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +68,7 @@ def collecting(apiserver) -> Iterator[None]:
 
 
 @pytest.fixture(params=["local", "kube"])
-async def world(request) -> AsyncIterator[World]:
+async def world(request) -> AsyncIterator[ContractFixture]:
     made = _local() if request.param == "local" else _kube(request.getfixturevalue("apiserver"))
     async for one in made:
         yield one

@@ -130,7 +130,7 @@ def watch(*events: tuple[str, Any], then: Answer | None = None) -> Answer:
 
 
 @dataclass
-class Scripted:
+class ScriptedServer:
     """Answers in the order they were given for each method and path."""
 
     url: str = ""
@@ -198,9 +198,9 @@ class Scripted:
 
 
 @asynccontextmanager
-async def serve(*, tls: ssl.SSLContext | None = None) -> AsyncIterator[Scripted]:
+async def serve(*, tls: ssl.SSLContext | None = None) -> AsyncIterator[ScriptedServer]:
     """Listen on a free port.  Its clients have to leave before it ends."""
-    script = Scripted()
+    script = ScriptedServer()
     # Not anyio's listener: a fixture may end in another task than it began in.
     server = await asyncio.start_server(script._connection, "127.0.0.1", 0, ssl=tls)
     host, port = server.sockets[0].getsockname()

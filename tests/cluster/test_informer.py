@@ -148,7 +148,7 @@ class TestOnTheStore:
         assert gone == []
 
 
-class Scripted:
+class ScriptedCluster:
     """A cluster that answers what a script says; each answer is a list, changes or an error."""
 
     def __init__(self, *script):
@@ -193,7 +193,7 @@ def change(kind, name, *, version, uid="u1"):
 
 
 async def play(*script, **options):
-    cluster: Any = Scripted(*script)
+    cluster: Any = ScriptedCluster(*script)
     informer = Informer(cluster, kinds.CONFIG_MAP, backoff=SOON, **options)
     told = Told(informer)
     async with anyio.create_task_group() as tasks:
@@ -299,7 +299,7 @@ class TestOnABadCluster:
         assert list(informer) == []
 
     async def test_tells_when_the_kind_comes_and_goes(self):
-        cluster: Any = Scripted(
+        cluster: Any = ScriptedCluster(
             KindMissing("no CRD"),
             KindMissing("no CRD"),
             Listing([state("a", version="1")], "5"),
@@ -321,7 +321,7 @@ class TestOnABadCluster:
     async def test_lists_anew_by_the_clock(self):
         asked, _, _ = await play(Listing([], "5"), relist_s=60)
         assert asked == ["list", "watch 5"]
-        cluster: Any = Scripted(Listing([], "5"))
+        cluster: Any = ScriptedCluster(Listing([], "5"))
         informer = Informer(cluster, kinds.CONFIG_MAP, relist_s=0.001)
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(informer.run)
@@ -358,7 +358,7 @@ class TestOnABadCluster:
             slept.append(seconds)
 
         monkeypatch.setattr(anyio, "sleep", sleep)
-        cluster: Any = Scripted(Listing([], "5"), *[[] for _ in range(6)])
+        cluster: Any = ScriptedCluster(Listing([], "5"), *[[] for _ in range(6)])
         informer = Informer(cluster, kinds.CONFIG_MAP)
         async with running(informer):
             with hanging.guard():
@@ -387,7 +387,7 @@ class TestOnABadCluster:
     @pytest.mark.parametrize("answer", [Listing([], "5"), KindMissing("no CRD")])
     async def test_staleness_is_the_time_since_the_cluster_was_heard(self, answer):
         now = [100.0]
-        cluster: Any = Scripted(answer)
+        cluster: Any = ScriptedCluster(answer)
         informer = Informer(cluster, kinds.CONFIG_MAP, clock=lambda: now[0])
         now[0] = 130.0
         assert informer.staleness_s() == 30.0
@@ -410,7 +410,7 @@ async def waited(lives_s, *watches):
         now[0] += lives_s
         return now[0]
 
-    cluster: Any = Scripted(Listing([], "5"), *watches)
+    cluster: Any = ScriptedCluster(Listing([], "5"), *watches)
     informer = Informer(cluster, kinds.CONFIG_MAP, backoff=Counting(0.001, 0.001), clock=ages)
     async with running(informer):
         with hanging.guard():

@@ -70,7 +70,7 @@ class Dial:
 
 
 @dataclass
-class Bench:
+class AutoscalerFixture:
     """A target, an autoscaler at work on it, and its surroundings."""
 
     cluster: LocalCluster
@@ -84,7 +84,7 @@ class Bench:
 @asynccontextmanager
 async def at_work(
     count: int | None = 0, *, dial: Dial | None = None, ago: float | None = None, **rest
-) -> AsyncIterator[Bench]:
+) -> AsyncIterator[AutoscalerFixture]:
     cluster, time, dial = LocalCluster(), VirtualTime(), dial or Dial()
     if count is not None:
         await cluster.create(deployment(count))
@@ -106,7 +106,7 @@ async def at_work(
     )
     async with anyio.create_task_group() as group:
         group.start_soon(autoscaler.run)
-        yield Bench(cluster, time, dial, state, told, autoscaler)
+        yield AutoscalerFixture(cluster, time, dial, state, told, autoscaler)
         group.cancel_scope.cancel()
 
 

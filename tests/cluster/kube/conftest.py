@@ -17,7 +17,7 @@ from tests.cluster import scripted
 
 
 @pytest.fixture
-async def server() -> AsyncIterator[scripted.Scripted]:
+async def server() -> AsyncIterator[scripted.ScriptedServer]:
     async with scripted.serve() as serving:
         yield serving
 

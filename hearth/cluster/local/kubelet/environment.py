@@ -39,7 +39,7 @@ class CannotStart(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sources:
+class EnvironmentSources:
     """Everything that a value may come from."""
 
     pod: Manifest
@@ -78,7 +78,7 @@ def references(container: Manifest) -> Iterator[tuple[str, str]]:
                 yield kind, origin[field].get("name", "")
 
 
-def resolve(container: Manifest, sources: Sources) -> dict[str, str]:
+def resolve(container: Manifest, sources: EnvironmentSources) -> dict[str, str]:
     """`env`, each value seeing those before it.  Raises CannotStart."""
     resolved: dict[str, str] = {}
     for variable in container.get("env") or ():
@@ -101,12 +101,12 @@ def content(kind: str, manifest: Manifest) -> dict[str, bytes]:
     return {**decoded, **{key: value.encode() for key, value in plain.items()}}
 
 
-def _object(kind: str, name: str, sources: Sources) -> dict[str, bytes] | None:
+def _object(kind: str, name: str, sources: EnvironmentSources) -> dict[str, bytes] | None:
     found = (sources.secrets if kind == "Secret" else sources.config_maps).get(name)
     return None if found is None else content(kind, found)
 
 
-def _value_from(origin: Manifest, container: Manifest, sources: Sources) -> str | None:
+def _value_from(origin: Manifest, container: Manifest, sources: EnvironmentSources) -> str | None:
     """None where an optional reference leads nowhere."""
     if "fieldRef" in origin:
         return field_of(origin["fieldRef"].get("fieldPath", ""), sources)
@@ -132,7 +132,7 @@ def _value_from(origin: Manifest, container: Manifest, sources: Sources) -> str 
     )
 
 
-def field_of(path: str, sources: Sources) -> str:
+def field_of(path: str, sources: EnvironmentSources) -> str:
     """A field of the pod, as `fieldRef` names it.  Raises CannotStart for any other."""
     metadata = sources.pod["metadata"]
     if subscript := _SUBSCRIPT.fullmatch(path):
@@ -152,7 +152,7 @@ def field_of(path: str, sources: Sources) -> str:
             raise CannotStart(_CONFIG_ERROR, f"field path {path!r} of a fieldRef is not supported")
 
 
-def _amount_of(reference: Manifest, container: Manifest, sources: Sources) -> str:
+def _amount_of(reference: Manifest, container: Manifest, sources: EnvironmentSources) -> str:
     named = reference.get("containerName")
     owner = next(
         (other for other in sources.pod["spec"]["containers"] if other["name"] == named), container

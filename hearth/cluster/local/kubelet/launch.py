@@ -46,7 +46,7 @@ async def prepare(container: Manifest, context: PodContext) -> Launch:
     claims = {name: one for (kind, name), one in found.items() if kind == "PersistentVolumeClaim"}
     own = environment.resolve(
         container,
-        environment.Sources(
+        environment.EnvironmentSources(
             pod=pod,
             ip=ip,
             node=machine.config.node_name,

@@ -13,7 +13,7 @@ import watchfiles
 from hearth.api.manifests import STDIN, Parsed, Problem
 from hearth.api.meta import Manifest
 from hearth.cluster.interface import Cluster, ClusterError
-from hearth.cluster.local.manifests.manifest_sources import Sources, Step
+from hearth.cluster.local.manifests.manifest_sources import ManifestSources, Step
 
 MANAGER = "files"
 _SUFFIXES = (".yaml", ".yml")
@@ -53,7 +53,7 @@ class Files:
         self._cluster = cluster
         self._parse = parse
         self._report = report
-        self._sources = Sources()
+        self._sources = ManifestSources()
         self._texts: dict[str, str] = {}
         self._unreadable: dict[str, str] = {}
         self._dirty = anyio.Event()

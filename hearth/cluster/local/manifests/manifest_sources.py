@@ -31,7 +31,7 @@ class Plan:
     """New ones: what was reported is not reported again while it stays so."""
 
 
-class Sources:
+class ManifestSources:
     """Every file's objects.  Of several files with one object the first keeps it.
 
     An object with a mistake stays as it last was; so do all of a file of which it is not known
@@ -83,7 +83,7 @@ class Sources:
         self._applied.pop(step.identity, None)
 
     def __repr__(self) -> str:
-        return f"<Sources {len(self._files)} files, {len(self._applied)} objects>"
+        return f"<ManifestSources {len(self._files)} files, {len(self._applied)} objects>"
 
     def _is_news(self, step: Step) -> bool:
         last = self._applied.get(step.identity)

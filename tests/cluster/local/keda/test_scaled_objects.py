@@ -33,7 +33,7 @@ from tests.virtualtime import VirtualTime
 
 
 @dataclass
-class World:
+class ScaledObjectsFixture:
     """Hearth's half and the cluster's half, joined by a port."""
 
     time: VirtualTime
@@ -59,19 +59,19 @@ class World:
 
 
 @asynccontextmanager
-async def prepared(cluster: LocalCluster | None = None) -> AsyncIterator[World]:
+async def prepared(cluster: LocalCluster | None = None) -> AsyncIterator[ScaledObjectsFixture]:
     """All but the stand-in."""
     time, cluster = VirtualTime(), cluster or LocalCluster()
     demand, routes = DemandTable(linger_s=40, clock=time.clock), RouteTable()
     server = ScalerServer(demand, routes, clock=time.clock, sleep=time.sleep)
     host, port = await server.start("127.0.0.1", 0)
     server.gate.open()
-    yield World(time, cluster, demand, routes, server, f"{host}:{port}")
+    yield ScaledObjectsFixture(time, cluster, demand, routes, server, f"{host}:{port}")
     await server.stop()
 
 
 @asynccontextmanager
-async def at_work(world: World) -> AsyncIterator[None]:
+async def at_work(world: ScaledObjectsFixture) -> AsyncIterator[None]:
     """The stand-in, running."""
     timing = Timing(clock=world.time.clock, sleep=world.time.sleep)
     async with anyio.create_task_group() as group:
@@ -95,7 +95,7 @@ def in_a_world(test):
     return shown
 
 
-async def ready(world: World, key: ServiceKey = KEY) -> None:
+async def ready(world: ScaledObjectsFixture, key: ServiceKey = KEY) -> None:
     """Wait until KEDA's side is configured."""
     await said(world.cluster, "Ready", "True", "ScaledObjectReady", key)
 
@@ -125,7 +125,7 @@ async def test_zero_one_many_zero(world):
     assert 60 < world.time.now - idle_since <= 40 + 60 + 20
 
 
-async def object_of(world: World, key: ServiceKey = KEY):
+async def object_of(world: ScaledObjectsFixture, key: ServiceKey = KEY):
     return await world.cluster.get(kinds.SCALED_OBJECT, *key)
 
 

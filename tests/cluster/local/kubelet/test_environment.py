@@ -4,7 +4,7 @@ import pytest
 
 from hearth.api.meta import Manifest
 from hearth.cluster.local.kubelet import environment
-from hearth.cluster.local.kubelet.environment import CannotStart, Sources
+from hearth.cluster.local.kubelet.environment import CannotStart, EnvironmentSources
 
 POD: Manifest = {
     "metadata": {
@@ -20,7 +20,7 @@ POD: Manifest = {
         ]
     },
 }
-SOURCES = Sources(
+SOURCES = EnvironmentSources(
     pod=POD,
     ip="127.77.0.9",
     node="here",

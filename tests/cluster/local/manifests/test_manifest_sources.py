@@ -2,7 +2,7 @@ import pytest
 
 from hearth.api.manifests import Parsed, Problem
 from hearth.api.validation import Identity
-from hearth.cluster.local.manifests.manifest_sources import Sources
+from hearth.cluster.local.manifests.manifest_sources import ManifestSources
 
 CONFIG = "ConfigMap"
 
@@ -37,7 +37,7 @@ def carry_out(sources):
 @pytest.fixture
 def sources():
     """Two files, a.yaml with a1 and a2, b.yaml with b1, applied."""
-    sources = Sources()
+    sources = ManifestSources()
     sources.read(parsed("a.yaml", manifest("a1"), manifest("a2")))
     sources.read(parsed("b.yaml", manifest("b1")))
     assert carry_out(sources) == (["a1", "a2", "b1"], [], [])
@@ -46,7 +46,7 @@ def sources():
 
 
 def test_what_others_need_comes_first_and_goes_last():
-    sources = Sources()
+    sources = ManifestSources()
     kinds = ("LLMService", "Other", "InferenceRuntime", "Secret", "ConfigMap")
     sources.read(parsed("a.yaml", *(manifest(kind.lower(), kind) for kind in kinds)))
     applied, _, _ = carry_out(sources)
@@ -65,7 +65,7 @@ def test_a_file_that_goes(sources):
     sources.forget("a.yaml")
     sources.forget("never.yaml")
     assert carry_out(sources) == ([], ["a2", "a1"], [])
-    assert repr(sources) == "<Sources 1 files, 1 objects>"
+    assert repr(sources) == "<ManifestSources 1 files, 1 objects>"
 
 
 def test_an_object_that_moves_to_another_file_is_not_deleted(sources):
