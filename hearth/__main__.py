@@ -19,7 +19,7 @@ def main() -> NoReturn:
 
 
 def _end_at_once_on_signals() -> None:
-    """Until somebody listens for them: there is nothing to tidy up before that."""
+    """Until signal handlers are installed: there is nothing to clean up before."""
     if os.getpid() == 1:
         # In a container: the kernel drops a signal that process 1 does not handle.  One sent while
         # we still import would be lost, and the pod would live on until it is killed.

@@ -289,12 +289,12 @@ class App:
                 stop()
 
     def unready(self, why: str) -> None:
-        """Say on `/readyz` that this process should not be addressed any more."""
+        """Fail `/readyz` with `why` from now on: the process should not be addressed any more."""
         self._unready = why
         self.gateway.leave()
 
     async def drain(self) -> None:
-        """Answer what is held, let streams end within the limit; KEDA hears the truth meanwhile."""
+        """End held requests, let streams end within the limit; KEDA still gets true demand."""
         self.unready("Hearth is stopping")
         await self.gateway.drain(self._settings.drain_limit)
 
@@ -322,7 +322,7 @@ _NOT_READ = "the cluster's state is not read yet"
 _STOP_S = 5.0
 _TOGETHER_S = 0.5
 _CERTIFICATES_S = 5.0
-"""How long Secrets that cannot be read may keep a new leader from being addressed."""
+"""How long unreadable Secrets may delay a new leader's being addressed."""
 
 
 def _flags(port: str) -> str:

@@ -43,7 +43,7 @@ class Demand:
 
 
 class DemandClaim:
-    """One request's place in the table; `release` gives it back exactly once."""
+    """One request's row in the demand table; `release` gives it back exactly once."""
 
     __slots__ = ("_key", "_row", "_table")
 
@@ -53,7 +53,7 @@ class DemandClaim:
         self._row = row
 
     def release(self) -> None:
-        """Give the place back.  Idempotent."""
+        """End the claim.  Idempotent."""
         table, self._table = self._table, None
         if table is not None:
             table._release(self._key, self._row)

@@ -1,4 +1,4 @@
-"""Keep the cyclic garbage collector from looking through all that is held."""
+"""Settings of Python's cyclic garbage collector: no full passes over live objects."""
 
 import gc
 
@@ -10,7 +10,7 @@ millisecond, as long as a cold request takes from its head to the push."""
 
 
 def apply() -> None:
-    """Once, when everything is imported: what there is by now stays for ever."""
+    """Call once, after all imports: what exists by now is never collected."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*THRESHOLDS)

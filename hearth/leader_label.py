@@ -28,9 +28,9 @@ class LeaderLabel:
         self._pod = pod
 
     async def remove_own(self) -> None:
-        """Not to be addressed: a container restarts inside the same, still labelled pod.
+        """Take the label off this pod: a container restarts inside the same, still labelled pod.
 
-        Tries until the cluster has taken it.
+        Retries until the cluster has accepted it.
         """
         while self._pod:
             try:
@@ -43,7 +43,7 @@ class LeaderLabel:
                 await anyio.sleep(_RETRY_S)
 
     async def set_own(self) -> None:
-        """Be the only pod that is addressed: off every other first, then on ours.
+        """Move the label to this pod: first off every other one, then on ours.
 
         Raises ClusterError.
         """

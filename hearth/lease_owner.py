@@ -1,4 +1,4 @@
-"""What our Lease goes with where the chart has none: the Deployment of the release.
+"""Owner of the leader's Lease where the chart makes none: the Deployment of the release.
 
 A release that is removed loses its rights before its processes end, so they cannot take the Lease
 away; the cluster's garbage collector can.

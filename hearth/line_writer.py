@@ -1,4 +1,4 @@
-"""Write lines from a thread of their own: a reader that does not read stops nobody.
+"""Write lines from a thread of its own: a slow reader does not block the event loop.
 
 A terminal that was stopped (Ctrl-S), a pipe that nobody empties or a full disk behind a redirection
 would otherwise hold the event loop, and with it every stream, for as long as it lasts.

@@ -1,4 +1,4 @@
-"""What the system lets this process use: open files and memory."""
+"""Limits of this process: open files, client connections, memory."""
 
 import logging
 import resource

@@ -1,7 +1,7 @@
 """Where each model is served: written by the reconciler, read by gateway and scaler.
 
-Two columns are the gateway's own: which pods answered its readiness request before the kubelet
-said so, and what the others answered last.  The reconciler's publishing touches neither.  Every
+Two columns are the gateway's own: which pods its readiness request found ready before the kubelet
+did, and the last result of the others.  The reconciler's publishing touches neither.  Every
 method is synchronous.
 """
 
@@ -17,11 +17,11 @@ from hearth.listeners import Listeners
 Listener = Callable[[ServiceKey], None]
 
 VanishedListener = Callable[[str, str], None]
-"""Told of a pod's uid, and of its address."""
+"""Called with a pod's uid and its address."""
 
 
 class ColdStart(StrEnum):
-    """What a request meets while no endpoint is ready."""
+    """What happens to a request while no endpoint is ready."""
 
     KEEPALIVE = "keepalive"
     REJECT = "reject"
@@ -55,14 +55,14 @@ class KeyRef:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeResult:
-    """What a pod answered to the gateway's readiness request, if it was not "ready"."""
+    """Result of the gateway's readiness request to a pod, where that is not ready."""
 
     request: str
     """`GET /health on port 8000`"""
     answer: str
-    """`404`, `connection refused`: words of ours, never the pod's."""
+    """`404`, `connection refused`: Hearth's words, never the pod's."""
     for_s: float = 0.0
-    """From the first to the last time that this was the answer."""
+    """From the first to the last time that this was the result."""
 
     @property
     def words(self) -> str:
@@ -71,13 +71,13 @@ class ProbeResult:
 
     @property
     def final(self) -> bool:
-        """Whether no waiting mends it: the request itself is wrong."""
+        """Whether waiting cannot help: the request itself is wrong."""
         return self.answer in ("400", "401", "403", "404", "405")
 
 
 @dataclass(slots=True)
 class _Probed:
-    """The last answers of one backend."""
+    """The last results of one backend."""
 
     latest: ProbeResult
     since: float
@@ -86,7 +86,7 @@ class _Probed:
 
 
 SETTLED_S = 5.0
-"""How long an answer must be the same until others hear of it: each time is a status written."""
+"""How long a result must stay the same until it is reported: each report writes a status."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,9 +99,9 @@ class Backend:
     host: str
     port: int
     ready: bool
-    """The kubelet's word now."""
+    """By the kubelet, now."""
     readiness: HttpReadiness | TcpReadiness | None = None
-    """What the gateway may ask the pod itself; None where only the kubelet's word counts."""
+    """The readiness request that the gateway may make; None where only the kubelet decides."""
     served_name: str | None = None
     """The model name the engine answers to, read from its arguments; None: ask `/v1/models`."""
     engine_key: KeyRef | None = None
@@ -254,8 +254,8 @@ class RouteTable:
         return self._routes.get(key)
 
     def endpoints(self, key: ServiceKey) -> tuple[Backend, ...]:
-        """Backends that take requests now: ready by the kubelet's word, or found ready by us
-        before the kubelet ever said so."""
+        """Backends that take requests now: ready by the kubelet, or by the gateway's own request
+        before the kubelet ever called them ready."""
         return self._endpoints.get(key, ())
 
     def found_ready(self, key: ServiceKey, uid: str) -> None:
@@ -268,13 +268,13 @@ class RouteTable:
         self._refresh(key)
 
     def lost(self, key: ServiceKey, uid: str) -> None:
-        """A backend we found ready ourselves does not take connections after all."""
+        """A backend that the gateway found ready does not accept connections after all."""
         if uid in self._found:
             self._found.discard(uid)
             self._refresh(key)
 
     def probed(self, key: ServiceKey, uid: str, result: ProbeResult, *, now: float) -> None:
-        """What this backend answered, which was not "ready"; `now`: on any one clock."""
+        """The readiness request to this backend failed; `now`: on any one clock."""
         route = self._routes.get(key)
         if route is None or all(b.uid != uid for b in route.backends):
             return
@@ -291,20 +291,20 @@ class RouteTable:
                 listener(key)
 
     def probe(self, key: ServiceKey) -> ProbeResult | None:
-        """What the first backend answered last that was asked and is not ready."""
+        """The last result of the first backend that was probed and is not ready."""
         return next((row.latest for row in self._rows(key)), None)
 
     def settled_probe(self, key: ServiceKey) -> ProbeResult | None:
-        """The same, where it has been the answer for a while; its words change seldom."""
+        """The same, once it has been the result for SETTLED_S; its words change seldom."""
         return next((row.settled for row in self._rows(key) if row.settled), None)
 
     def probe_of(self, uid: str) -> ProbeResult | None:
-        """What this backend answered last, if that was not "ready"."""
+        """The last result of this backend, if it is not ready."""
         row = self._probed.get(uid)
         return row.latest if row else None
 
     def now_ready(self, uid: str) -> None:
-        """What this backend answered before is of no more interest."""
+        """The backend is ready: forget its last result."""
         self._forget_probes((uid,))
 
     def listen_probes(self, listener: Listener) -> Callable[[], None]:
@@ -313,7 +313,7 @@ class RouteTable:
         return self._probe_listeners.add(listener)
 
     def unready(self, key: ServiceKey) -> tuple[Backend, ...]:
-        """Backends the gateway may ask itself: not ready, never called ready, and askable."""
+        """Backends to probe: not ready, never Ready by the kubelet, with a readiness request."""
         route = self._routes.get(key)
         if route is None:
             return ()
@@ -321,7 +321,7 @@ class RouteTable:
         return tuple(b for b in route.backends if b.uid not in taken and b.readiness is not None)
 
     def was_ready(self, key: ServiceKey) -> bool:
-        """Whether a pod that runs was Ready by the kubelet's word, and is not any more."""
+        """Whether a pod that runs was Ready by the kubelet, and is not any more."""
         route = self._routes.get(key)
         return route is not None and any(
             not b.ready and b.uid in self._kubelet_spoke for b in route.backends

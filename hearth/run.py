@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 _OFF_S = 3.0
-"""How long taking off the label may delay the end."""
+"""How long removing the label may delay the end."""
 _LAST_S = 2.0
 """Nodes go on sending requests here for a moment after the label is off; they are served."""
 _FENCED = "the API server cannot be reached, so Hearth does not know who leads"
@@ -155,7 +155,7 @@ class _Replica:
                     app.scaler.gate.open()
 
     def _end(self, why: str) -> None:
-        """Write nothing more, tell KEDA nothing more, and take no new work."""
+        """Stop leading: no writes, no responses to KEDA, no new requests."""
         self._app.unready(why)
         self._app.scaler.gate.close(why)
         if self._leading is not None:

@@ -1,4 +1,4 @@
-"""Limits in seconds of running time: what the loop slept through counts for next to nothing."""
+"""Time-outs in seconds of running time: time in which the process did not run hardly counts."""
 
 import asyncio
 from collections.abc import Iterator
@@ -13,8 +13,8 @@ loop that comes late, however late, has lost one."""
 
 @contextmanager
 def move_on_after(seconds: float) -> Iterator[anyio.CancelScope]:
-    """Like anyio's, but a peer that answered while this process did not run (a starved processor)
-    has answered in time."""
+    """Like anyio's, but a response that came while this process did not run (a starved processor)
+    is in time."""
     with anyio.CancelScope() as scope:
         countdown = _Countdown(scope, seconds / _TICKS)
         try:

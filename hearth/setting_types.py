@@ -1,4 +1,4 @@
-"""The kinds of value that settings take: what is none of its kind is told what to write instead."""
+"""Types of settings' values; the error for a wrong value says what to write instead."""
 
 import re
 from collections.abc import Callable, Mapping

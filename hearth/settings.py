@@ -1,4 +1,4 @@
-"""Every knob of the process, with unit, default and reason.
+"""Every setting of the process, with unit, default and reason.
 
 Each field is a flag (`--gateway-port 8080`) and an environment variable (`HEARTH_GATEWAY_PORT`);
 the flag wins.  Only `cli` and `app` see this class; parts get the values they use.

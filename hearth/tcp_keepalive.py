@@ -1,4 +1,4 @@
-"""TCP's own questions: they keep a silent connection known on its way, and find a lost peer."""
+"""TCP keep-alive: keeps silent connections known to NATs, and finds lost peers."""
 
 import contextlib
 import functools
@@ -17,7 +17,7 @@ CLIENT_S = 300
 def enable(sock: socket.socket, *, gone_after_s: int) -> None:
     """Probe a silent connection; end it where probes, or data, are not answered for so long.
 
-    Asked of a listening socket, its connections have it from the start.
+    On a listening socket: its connections inherit it.
     """
     with contextlib.suppress(OSError):  # closed already
         for level, option, value in _options(gone_after_s):

@@ -1,8 +1,8 @@
 """Which requests come from a web page of another site.  No I/O.
 
-A page can send much without asking first (`fetch` with a plain content type, a form, an image), so
-what must not be asked by strangers' pages is refused by what browsers say of where it comes from.
-No page can change these fields, and no client that is no browser sends them.
+A page can send much without a preflight (`fetch` with a plain content type, a form, an image).  So
+requests of other sites' pages are recognized by Origin and Sec-Fetch-*: browsers send these fields,
+pages cannot change them, and other clients do not send them.
 """
 
 from collections.abc import Callable, Collection
@@ -57,7 +57,7 @@ def is_private_host(host: str, *, domains: Collection[str] = ()) -> bool:
 
 
 def _followed_link(field: Field, method: str) -> bool:
-    """A person goes there: no page that led them reads what they see."""
+    """A person followed a link: the page that it was on cannot read the response."""
     return (
         method in ("GET", "HEAD")
         and field("sec-fetch-mode").strip().lower() == "navigate"

@@ -1,10 +1,10 @@
-"""Who may read on the admin port what engines say: ends of logs, and the cluster's own words.
+"""Access to messages of engines and cluster on the admin port: ends of logs, and their errors.
 
-| a token is set | who                                                                 | reads all |
+| a token is set | caller                                                              | reads all |
 | -------------- | ------------------------------------------------------------------- | --------- |
 | no             | from this very pod or machine (`kubectl port-forward`), not handed on | yes     |
 | no             | anybody else                                                        | no        |
-| yes            | who gives it, as a bearer token or as the password of any user      | yes       |
+| yes            | has it, as a bearer token or as the password of any user            | yes       |
 | yes            | anybody else                                                        | no        |
 """
 

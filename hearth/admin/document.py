@@ -22,7 +22,7 @@ State = Literal["ready", "answering", "not ready"]
 
 
 class Probe(msgspec.Struct, rename="camel", frozen=True):
-    """What a pod answered last to the gateway's readiness request, which was not "ready"."""
+    """Last result of the gateway's readiness request to a pod that is not ready."""
 
     request: str
     answer: str
@@ -103,8 +103,8 @@ def build(
 ) -> Queue:
     """The document as of now.
 
-    `full`: for who may read what engines, their pods' cluster and authors of specs say; for anybody
-    else messages are of our own words.
+    `full`: with messages of engines, of their pods' cluster and of authors of specs; without, all
+    messages are Hearth's own.
     """
     rows = {row.key: row for row in demand.rows()}
     services = [

@@ -1,4 +1,4 @@
-"""Tell everyone who follows the document of each change, a few times a second at most."""
+"""Server-sent events: the document at each change, a few times a second at most."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -11,13 +11,13 @@ from hearth.demand import DemandTable
 from hearth.routes import RouteTable
 
 PING = b"event: ping\ndata: {}\n\n"
-"""Sent when there is nothing else to say, so that a follower knows the line is open."""
+"""Sent when nothing changes, so that a client knows that the stream is open."""
 _PAST_S = 0.02
-"""What has just run out is looked at a little later, so that it has."""
+"""Margin after an expiry, so that it has passed when the document is built."""
 
 
 class Feed:
-    """The document as server-sent events.  Listens to the tables only while somebody follows."""
+    """The event streams of one document.  Listens to the tables only while one is open."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Feed:
 
     @property
     def followers(self) -> int:
-        """How many follow now."""
+        """Open event streams."""
         return self._followers
 
     def close(self) -> None:

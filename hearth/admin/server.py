@@ -65,8 +65,8 @@ class Admin:
     """The admin port.
 
     `checks` are asked at every `/readyz`, by name, and so are `watches`: seconds since each was
-    heard.  Neither may block.  A blind watch is told, but changes nothing: what is known is served,
-    and a leader that nobody addresses would serve nobody.
+    heard.  Neither may block.  A stale watch is shown, but does not make the process unready: the
+    gateway serves what it knows, and a leader that is not addressed would serve nothing.
 
     `domains`: names under which the port may be asked, beside addresses and private names.
     `access`: who reads the words of engines and cluster; None: everybody.
@@ -155,7 +155,7 @@ class Admin:
         return f"<Admin {bound or 'closed'}>"
 
     def _connection(self) -> asyncio.Protocol:
-        """Whoever holds many makes room, so that a probe finds it."""
+        """A connection over the limit closes the oldest one, so that a probe is always served."""
         server = self._runner.server if self._runner is not None else None
         if server is None:
             return asyncio.Protocol()  # it stops: the listener is closed in this tick
@@ -181,7 +181,7 @@ class Admin:
     async def _reject_cross_site(
         self, request: web.Request, handler: Handler
     ) -> web.StreamResponse:
-        """Nothing that this port tells is for web pages but its own."""
+        """Reject pages of other sites, and hosts that are not this port's own."""
         host = request.headers.get(hdrs.HOST, "")
         if request.path in _PROBES:
             return await handler(request)
@@ -214,7 +214,7 @@ class Admin:
         )
 
     async def _login(self, request: web.Request) -> web.Response:
-        """Where a browser asks its user for the token: any name, the token as the password."""
+        """Basic authentication for browsers: any name, the token as the password."""
         if self._reads_all(request):
             return web.Response(status=303, headers={hdrs.LOCATION: "../"})
         if self._access is not None and not self._access.by_token:
@@ -264,7 +264,7 @@ class Admin:
 
 @web.middleware
 async def _explain_not_found(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Whoever asks for what is not here is told what is."""
+    """404 with the paths that there are."""
     try:
         return await handler(request)
     except web.HTTPNotFound:

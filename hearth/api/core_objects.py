@@ -1,6 +1,6 @@
 """Kubernetes' own objects that may stand beside custom resources in a file.
 
-Secrets, ConfigMaps and claims: what `hearth local` keeps in place of a cluster.
+Secrets, ConfigMaps and PVCs: what `hearth local` keeps in place of a cluster.
 """
 
 import base64

@@ -1,4 +1,4 @@
-"""LLMService: which model to serve, on what, and how it scales, caches and answers while cold."""
+"""LLMService: which model to serve, on what, and how it scales, caches and responds while cold."""
 
 from typing import Annotated, Literal
 

@@ -1,6 +1,6 @@
-"""The door for files: YAML text to manifests as an API server would have stored them.
+"""Parse manifest files: YAML text to manifests as an API server would store them.
 
-Nothing that is wrong passes, and every problem is told, with file, line, object and field.
+Every problem is reported, with file, line, object and field; an object with one is left out.
 """
 
 from collections.abc import Collection, Iterable, Iterator

@@ -1,4 +1,4 @@
-"""What a validation error means, in words that say what to write instead."""
+"""Messages of validation errors: each says what to write instead."""
 
 import difflib
 from collections.abc import Collection

@@ -83,7 +83,7 @@ def read(text: str) -> Iterator[Document]:
 
 
 def _hint(text: str, mark: yaml.Mark | None) -> str:
-    """What is behind the two mistakes of which YAML's own words say least."""
+    """Explains the two mistakes for which YAML's own message helps least."""
     line = text.splitlines()[mark.line :][:1] if mark else []
     before, braces, _ = "".join(line).partition("{{")
     if braces and not {'"', "'"} & set(before):

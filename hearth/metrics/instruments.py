@@ -42,7 +42,7 @@ groups:
     rules:
       - alert: HearthConnectionsRejected
         expr: increase(hearth_connections_rejected_total[5m]) > 0
-        annotations: {summary: "Clients hear 503 overloaded: raise the limit of open files."}
+        annotations: {summary: "Clients get 503 overloaded: raise the limit of open files."}
       - alert: HearthFilesRunOut
         expr: process_open_fds / process_max_fds > 0.8 and on (instance) hearth_build_info
         for: 5m
@@ -52,7 +52,7 @@ groups:
 
 _SERVICE = ("namespace", "service")
 _WAIT_S = (0.1, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 40.0, 60.0, 120.0, 300.0, 600.0)
-_ANSWER_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
+_RESPONSE_S = (0.01, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 _PASS_S = (0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0)
 _STALL_S = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
@@ -109,47 +109,47 @@ REQUESTS = Instrument(
 REJECTIONS = Instrument(
     "counter",
     "hearth_rejections_total",
-    "Requests answered with an error of Hearth's own.",
+    "Requests that got an error response of Hearth's own.",
     (*_SERVICE, "reason"),
 )
 FAILURES = Instrument(
     "counter",
     "hearth_backend_failures_total",
-    "Endpoints that did not answer as they should: `unreachable`, `lost` or `silent`.",
+    "Failures of endpoints: `unreachable`, `lost` or `silent`.",
     (*_SERVICE, "reason"),
 )
 ACTIVATION = Instrument(
     "histogram",
     "hearth_activation_seconds",
-    "How long a cold request waited until it was given the endpoint that answered it.",
+    "How long a cold request waited for the endpoint that served it.",
     _SERVICE,
     _WAIT_S,
 )
 FIRST_BYTE = Instrument(
     "histogram",
     "hearth_first_byte_seconds",
-    "From a request's arrival to the first byte of a backend's answer.",
+    "From a request's arrival to the first byte of the upstream response.",
     _SERVICE,
-    _ANSWER_S,
+    _RESPONSE_S,
 )
 REQUEST = Instrument(
     "histogram",
     "hearth_request_seconds",
     "From a request's arrival to its end.",
     _SERVICE,
-    _ANSWER_S,
+    _RESPONSE_S,
 )
 PUSHES = Instrument(
     "counter",
     "hearth_pushes_total",
-    "Times that KEDA, or the built-in scaler in its place, was told of unserved demand.",
+    "Pushes of unserved demand to KEDA, or to the built-in scaler in its place.",
     _SERVICE,
 )
 WATCHDOG = Instrument(
     "counter",
     "hearth_watchdog_scales_total",
-    "Times that Hearth scaled a service up itself, since KEDA did nothing upon its pushes, or the"
-    " HPA nothing upon its demand.",
+    "Times that Hearth scaled a service up itself, since KEDA did not react to a push, or the HPA"
+    " not to demand.",
     _SERVICE,
 )
 CONNECTIONS = Instrument(
@@ -163,18 +163,18 @@ CLIENT_CONNECTIONS = Instrument(
 CLIENT_CONNECTIONS_LIMIT = Instrument(
     "gauge",
     "hearth_client_connections_limit",
-    "How many there may be: there are files for so many and their connections to backends.",
+    "Limit of open client connections: there are files for these and their upstream connections.",
 )
 CONNECTIONS_REJECTED = Instrument(
     "counter",
     "hearth_connections_rejected_total",
-    "Client connections that were one too many: answered 503 `overloaded`, or closed.",
+    "Client connections above the limit: they got 503 `overloaded`, or were closed.",
 )
 GATE = Instrument(
     "gauge",
     "hearth_scaler_gate_open",
-    "1 while KEDA is answered from what is known; 0 while this process starts, stands by, is fenced"
-    " or stops: KEDA then leaves replicas as they are, and what it complains of is meant.",
+    "1 while KEDA gets responses from the tables; 0 while this process starts, is a standby, is"
+    " fenced or stops: KEDA then leaves replicas as they are, and its errors are intended.",
 )
 CALLS = Instrument(
     "counter",
@@ -189,35 +189,40 @@ QUEUE = Instrument("gauge", "hearth_queue_depth", "Keys that wait for a reconcil
 STALENESS = Instrument(
     "gauge",
     "hearth_informer_staleness_seconds",
-    "Time since the cluster was last heard about a kind.",
+    "Time since the informer of a kind last heard from the cluster.",
     ("kind",),
 )
 INFORMER_PAUSES = Instrument(
     "counter",
     "hearth_informer_pauses_total",
-    "Times a kind was not followed for more than a second, since its list or watch had failed.",
+    "Times that a kind was not watched for more than a second, since its list or watch had failed.",
     ("kind",),
 )
 LEADERSHIP = Instrument(
     "gauge",
     "hearth_leadership",
-    "1 for where this process of a release stands: `leading`, `standby`, `lost`, or `fenced`: it"
+    "1 for this process's state in its release: `leading`, `standby`, `lost`, or `fenced`: it"
     " led last and cannot reach the API server, so it serves on and writes nothing.",
     ("state",),
 )
 STALL = Instrument(
     "histogram",
     "hearth_event_loop_stall_seconds",
-    "How late the event loop ran a timer: what every request would have waited.",
+    "How late the event loop ran a timer; every request would have waited as long.",
     (),
     _STALL_S,
 )
 LINES_DROPPED = Instrument(
     "counter",
     "hearth_log_lines_dropped_total",
-    "Log lines that were lost, since whoever reads the log was too slow.",
+    "Log lines that were lost, since the log's reader was too slow.",
 )
-BUILD = Instrument("gauge", "hearth_build_info", "1; which Hearth this is.", ("version", "python"))
+BUILD = Instrument(
+    "gauge",
+    "hearth_build_info",
+    "1, labelled with the versions of Hearth and Python.",
+    ("version", "python"),
+)
 
 INSTRUMENTS = (
     PENDING, HELD, IN_FLIGHT, DEMAND, ACTIVE, LEASE, ENDPOINTS, BACKENDS, PHASE, REQUESTS,

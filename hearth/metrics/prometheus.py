@@ -85,7 +85,7 @@ class Metrics:
             self._observe(self._request, labels, seconds)
 
     def rejected(self, key: ServiceKey | None, *, reason: str) -> None:
-        """A request was answered with an error of ours."""
+        """A request got an error response of Hearth's own."""
         self._rejections.labels(*self._labels(key), reason).inc()
 
     def connection_rejected(self) -> None:
@@ -97,11 +97,11 @@ class Metrics:
         self._activation.labels(*self._labels(key)).observe(seconds)
 
     def first_byte(self, key: ServiceKey, *, seconds: float) -> None:
-        """The first byte of a backend's answer came."""
+        """The first byte of an upstream response came."""
         self._observe(self._first_byte, self._labels(key), seconds)
 
     def backend_failed(self, key: ServiceKey, *, reason: str) -> None:
-        """An endpoint did not answer as it should."""
+        """An endpoint failed."""
         self._failures.labels(*self._labels(key), reason).inc()
 
     # the scaler's observer
@@ -117,7 +117,7 @@ class Metrics:
             del self._streams[key]
 
     def pushed(self, key: ServiceKey) -> None:
-        """KEDA was told of unserved demand."""
+        """Unserved demand was pushed to KEDA."""
         self._pushes.labels(*self._labels(key)).inc()
 
     def scaled_for_keda(self, key: ServiceKey) -> None:
@@ -149,7 +149,7 @@ class Metrics:
         self._pauses[kind] = pauses
 
     def read_leadership(self, state: Callable[[], str]) -> None:
-        """Read at every scrape where this process stands among those of its release."""
+        """Read this process's leadership at every scrape."""
         self._leadership = state
 
     def read_lines_dropped(self, dropped: Callable[[], int]) -> None:
@@ -157,7 +157,7 @@ class Metrics:
         self._lines_dropped = dropped
 
     def read_gate(self, gate_open: Callable[[], bool]) -> None:
-        """Read at every scrape whether KEDA is answered."""
+        """Read at every scrape whether the scaler gate is open."""
         self._gate_open = gate_open
 
     def read_client_connections(self, connections: Callable[[], tuple[int, int]]) -> None:
