@@ -2,6 +2,8 @@
 
 The gateway and the scaler run in a process of their own, with a thousand services in the table;
 this process is the clients, KEDA, and every pod.  All are on one clock.
+
+    python -m bench.cold                    also without what a push gains by the fast path
 """
 
 import asyncio
@@ -26,6 +28,7 @@ from hearth import loop
 from hearth.demand import DemandTable
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
+from hearth.keda.grpc_fast_path import ALL, Trick
 from hearth.keda.scaler_server import ScalerServer
 from hearth.metrics.prometheus import Metrics
 from hearth.proxy.gateway import Gateway
@@ -44,10 +47,13 @@ Figures = dict[str, dict[str, float]]
 """By row of the benchmark, and name."""
 
 
-def rows(*, reps: int, quick: bool, cpus: tuple[str, str]) -> list[Figures]:
-    """The figures of rows 9 to 11, and the wake of fifty services at once, of each repetition."""
+def rows(
+    *, reps: int, quick: bool, cpus: tuple[str, str], tricks: frozenset[Trick] = ALL
+) -> list[Figures]:
+    """The figures of rows 9 to 11, and the wake of fifty services at once, of each repetition;
+    `tricks`: those of the scaler."""
     samples, burst = (100, 200) if quick else (200, 1000)
-    return [_once(samples=samples, burst=burst, cpus=cpus) for _ in range(reps)]
+    return [_once(samples=samples, burst=burst, cpus=cpus, tricks=tricks) for _ in range(reps)]
 
 
 def medians(found: list[Figures]) -> Figures:
@@ -58,11 +64,13 @@ def medians(found: list[Figures]) -> Figures:
     }
 
 
-def _once(*, samples: int, burst: int, cpus: tuple[str, str]) -> Figures:
+def _once(*, samples: int, burst: int, cpus: tuple[str, str], tricks: frozenset[Trick]) -> Figures:
     context = multiprocessing.get_context("spawn")
     ready, stop = context.Event(), context.Event()
     stall = context.Value("d", 0.0)
-    server = context.Process(target=_gateway, args=(ready, stop, stall, cpus[0]), daemon=True)
+    server = context.Process(
+        target=_gateway, args=(ready, stop, stall, cpus[0], tricks), daemon=True
+    )
     before = os.sched_getaffinity(0)
     server.start()
     try:
@@ -85,12 +93,16 @@ def _once(*, samples: int, burst: int, cpus: tuple[str, str]) -> Figures:
 # The process that is measured
 
 
-def _gateway(ready: Any, stop: Any, stall: "Synchronized[float]", cpu: str) -> None:
+def _gateway(
+    ready: Any, stop: Any, stall: "Synchronized[float]", cpu: str, tricks: frozenset[Trick]
+) -> None:
     os.sched_setaffinity(0, {int(cpu)})
-    loop.run(_serve, ready, stop, stall)
+    loop.run(_serve, ready, stop, stall, tricks)
 
 
-async def _serve(ready: Any, stop: Any, stall: "Synchronized[float]") -> None:
+async def _serve(
+    ready: Any, stop: Any, stall: "Synchronized[float]", tricks: frozenset[Trick]
+) -> None:
     demand, routes = DemandTable(linger_s=30), RouteTable()
     metrics = Metrics(demand=demand, routes=routes)
     gateway = Gateway(
@@ -111,7 +123,7 @@ async def _serve(ready: Any, stop: Any, stall: "Synchronized[float]") -> None:
             readiness=HttpReadiness(path=f"/health/{number}", port=POD),
         )
         routes.put(harness.route(f"s{number}", (pod,)))
-    scaler = ScalerServer(demand, routes, observer=metrics)
+    scaler = ScalerServer(demand, routes, observer=metrics, tricks=tricks)
     async with anyio.create_task_group() as tasks:
         await tasks.start(gateway.serve, "127.0.0.1", GATEWAY)
         await scaler.start("127.0.0.1", SCALER)
@@ -295,4 +307,6 @@ def _quantile(values: list[float], share: float) -> float:
 
 
 if __name__ == "__main__":
-    print(medians(rows(reps=1, quick=False, cpus=("0", "1"))))
+    for without in (frozenset[Trick](), frozenset({Trick.PUSH_AT_ONCE})):
+        print(", ".join(("without", *without)) if without else "all")
+        print(medians(rows(reps=1, quick=True, cpus=("0", "1"), tricks=ALL - without)))

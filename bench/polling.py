@@ -3,6 +3,8 @@
     python -m bench.polling                 a client of grpclib's stands for KEDA
     python -m bench.polling --cluster       KEDA itself, in the cluster that KUBECONFIG names; its
                                             pods must reach this machine (bench.polled)
+    python -m bench.polling --tricks        and to a Hearth without each trick of its fast path,
+                                            and without any
 
 Per ScaledObject one push stream and one stream of metric specs stay open, all on one connection,
 and once in a polling interval come IsActive and GetMetrics, spread evenly, as KEDA's own loops do.
@@ -17,6 +19,7 @@ import subprocess
 import sys
 import time
 from asyncio import BaseTransport
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +36,7 @@ from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
+from hearth.keda.grpc_fast_path import ALL, Trick
 from hearth.keda.scaler_server import ScalerServer
 from hearth.metrics.prometheus import Metrics
 from hearth.routes import Route, RouteTable
@@ -41,6 +45,9 @@ OBJECTS = 300
 POLLING_S = 15.0
 ROUNDS = 2
 KINDS = ("hearth", "bare")
+PLAIN = "hearth-without-any"
+WITHOUT = {f"hearth-without-{trick}": ALL - {trick} for trick in ALL - {Trick.PUSH_AT_ONCE}}
+TRICKS = {"hearth": ALL, **WITHOUT, PLAIN: frozenset[Trick]()}
 CALLS = ("IsActive", "GetMetrics", "GetMetricSpec")
 
 
@@ -127,14 +134,14 @@ class Counted(Metrics):
 async def serve(kind: str, objects: int, port: int) -> None:
     """Say the port; then, for each line that comes, what was used and asked so far."""
     counted: Counted | Bare
-    if kind == "hearth":
+    if kind in TRICKS:
         routes = RouteTable()
         for number in range(objects):
             key = ServiceKey(polled.NAMESPACE, polled.name(number))
             routes.put(Route(key=key, uid=polled.uid(number), created=0, phase="ScaledToZero"))
         demand = DemandTable(linger_s=2 * POLLING_S)
         counted = Counted(demand=demand, routes=routes)
-        scaler = ScalerServer(demand, routes, observer=counted)
+        scaler = ScalerServer(demand, routes, observer=counted, tricks=TRICKS[kind])
         scaler.gate.open()
         _, port = await scaler.start("0.0.0.0", port)
     else:
@@ -148,7 +155,7 @@ async def serve(kind: str, objects: int, port: int) -> None:
         used = resource.getrusage(resource.RUSAGE_SELF)
         now = Used(used.ru_utime + used.ru_stime, counted.calls, counted.streams)
         print(json.dumps(vars(now)), flush=True)
-    if kind == "hearth":
+    if kind in TRICKS:
         await scaler.stop()
     else:
         server.close()
@@ -201,8 +208,8 @@ async def _poll(stub: externalscaler_grpc.ExternalScalerStub, ref: pb.ScaledObje
     await stub.IsActive(ref)
 
 
-async def _paced(objects: int) -> dict[str, Any]:
-    targets = {kind: Target(kind, objects) for kind in KINDS}
+async def _paced(objects: int, kinds: Sequence[str]) -> dict[str, Any]:
+    targets = {kind: Target(kind, objects) for kind in kinds}
     channels = {kind: Channel("127.0.0.1", target.port) for kind, target in targets.items()}
     stubs = {kind: externalscaler_grpc.ExternalScalerStub(one) for kind, one in channels.items()}
     references = [
@@ -227,12 +234,12 @@ async def _paced(objects: int) -> dict[str, Any]:
             due = began + turn * POLLING_S / objects
             await anyio.sleep(max(0.0, due - time.monotonic()))
             # In turns: who comes second finds the processor awake.
-            for kind in KINDS if turn % 2 else reversed(KINDS):
+            for kind in kinds if turn % 2 else reversed(kinds):
                 await _poll(stubs[kind], references[turn % objects])
         lasted_s = time.monotonic() - began
         after = {kind: target.used() for kind, target in targets.items()}
         tasks.cancel_scope.cancel()
-    for kind in KINDS:
+    for kind in kinds:
         channels[kind].close()
         targets[kind].close()
     return {
@@ -240,7 +247,7 @@ async def _paced(objects: int) -> dict[str, Any]:
         "objects": objects,
         **{
             name: value
-            for kind in KINDS
+            for kind in kinds
             for name, value in cost(kind, before[kind], after[kind], lasted_s=lasted_s).items()
         },
     }
@@ -256,9 +263,9 @@ def cost(kind: str, before: Used, after: Used, *, lasted_s: float) -> dict[str, 
     }
 
 
-def measure(objects: int = OBJECTS) -> dict[str, Any]:
-    """Processor time per call and share of a core, of both servers."""
-    return loop.run(_paced, objects)
+def measure(objects: int = OBJECTS, *, kinds: Sequence[str] = KINDS) -> dict[str, Any]:
+    """Processor time per call and share of a core, of each server."""
+    return loop.run(_paced, objects, kinds)
 
 
 def measure_in_cluster(kubectl: polled.Kubectl, objects: int = OBJECTS) -> dict[str, Any]:
@@ -291,17 +298,19 @@ def measure_in_cluster(kubectl: polled.Kubectl, objects: int = OBJECTS) -> dict[
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--serve", choices=KINDS, help=argparse.SUPPRESS)
+    parser.add_argument("--serve", choices=(*KINDS, *TRICKS), help=argparse.SUPPRESS)
     parser.add_argument("--port", type=int, default=0, help=argparse.SUPPRESS)
     parser.add_argument("--objects", type=int, default=OBJECTS)
     parser.add_argument("--cluster", action="store_true", help="use the cluster of KUBECONFIG")
+    parser.add_argument("--tricks", action="store_true", help="see what each trick is worth")
     given = parser.parse_args()
     if given.serve:
         loop.run(serve, given.serve, given.objects, given.port)
     elif given.cluster:
         print(json.dumps(measure_in_cluster(polled.kubectl, given.objects), indent=2))
     else:
-        print(json.dumps(measure(given.objects), indent=2))
+        kinds = (*KINDS, *WITHOUT, PLAIN) if given.tricks else KINDS
+        print(json.dumps(measure(given.objects, kinds=kinds), indent=2))
     return 0
 
 

@@ -25,6 +25,9 @@ _FRAMED_PUSH = grpc_fast_path.framed(_PUSH.SerializeToString())
 MAX_NAME = 253
 """Longest name Kubernetes gives to anything."""
 
+WriteNow = Callable[[Stream[Any, Any], bytes], bool]
+"""Writes a framed message in this tick; False where it cannot, and nothing was written."""
+
 
 class ExternalScaler(externalscaler_grpc.ExternalScalerBase):
     """What KEDA asks.
@@ -50,11 +53,13 @@ class ExternalScaler(externalscaler_grpc.ExternalScalerBase):
         routes: RouteTable,
         push_streams: push_streams.PushStreams,
         observer: push_streams.ScalerObserver,
+        write_now: WriteNow,
     ) -> None:
         self._demand_view = demand_view
         self._routes = routes
         self._push_streams = push_streams
         self._observer = observer
+        self._write_now = write_now
         self._replies: dict[str, Callable[[Peer, Any], Any]] = {
             "IsActive": self._active,
             "GetMetricSpec": self._specs,
@@ -97,11 +102,11 @@ class ExternalScaler(externalscaler_grpc.ExternalScalerBase):
             await stream.send_message(_PUSH)
 
         def send_now() -> bool:
-            return grpc_fast_path.write_now(stream, _FRAMED_PUSH)
+            return self._write_now(stream, _FRAMED_PUSH)
 
         with self._counted("StreamIsActive"), self._streaming():
             key, wanted = self._read(stream.peer, await _request(stream))
-            over_tls = sni_port.caller(stream.peer) is not None
+            over_tls = _caller(stream.peer) is not None
             # Now rather than with the first push, which somebody waits for.
             await stream.send_initial_metadata()
             with _translated(key):
@@ -174,7 +179,7 @@ class ExternalScaler(externalscaler_grpc.ExternalScalerBase):
         return key, wanted
 
     def _permit(self, peer: Peer, key: ServiceKey) -> None:
-        why = sni_port.forbidden(sni_port.caller(peer), key, self._routes.find(key))
+        why = sni_port.forbidden(_caller(peer), key, self._routes.find(key))
         if why is not None:
             raise GRPCError(Status.PERMISSION_DENIED, why)
 
@@ -240,3 +245,9 @@ def _read(reference: pb.ScaledObjectRef) -> tuple[ServiceKey, trigger.Trigger]:
 
 def _not_found(key: ServiceKey) -> GRPCError:
     return GRPCError(Status.NOT_FOUND, f"there is no LLMService {key}, or it is another one now")
+
+
+def _caller(peer: Peer) -> ServiceKey | None:
+    """The one service that a peer may speak for; None in plaintext."""
+    identity = sni_port.identity(grpc_fast_path.transport_of(peer))
+    return identity.service if identity else None

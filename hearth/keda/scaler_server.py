@@ -3,14 +3,10 @@
 import functools
 import logging
 import time
-from asyncio import BaseTransport, Transport
-from collections.abc import Callable, Mapping
-from typing import cast
+from collections.abc import Callable
+from typing import Any
 
 import anyio
-from grpclib.protocol import H2Protocol
-from grpclib.server import Server
-from h2.settings import SettingCodes
 
 from hearth import bind_errors, listening, tcp_keepalive
 from hearth.api.meta import ServiceKey
@@ -19,7 +15,7 @@ from hearth.host_port import authority
 from hearth.keda import grpc_fast_path
 from hearth.keda.demand_view import DemandView, ScalerGate
 from hearth.keda.external_scaler import ExternalScaler
-from hearth.keda.grpc_fast_path import Answer, Gathered, ManyStreams, UnaryProcessor
+from hearth.keda.grpc_fast_path import GrpcServer, Trick
 from hearth.keda.push_streams import PushStreams, ScalerObserver, Sleep, Unobserved
 from hearth.keda.tls import sni_port
 from hearth.keda.tls.certificate_store import CertificateStore
@@ -27,9 +23,6 @@ from hearth.routes import RouteTable
 
 logger = logging.getLogger(__name__)
 
-MAX_STREAMS = 20_000
-"""On one connection.  KEDA has a single one for all services and holds two streams for each;
-beyond h2's default of 100 its next call would block for ever."""
 BACKLOG = 100
 """Connections the kernel may hold for us; KEDA opens a handful."""
 
@@ -54,7 +47,9 @@ class ScalerServer:
         stop_grace_s: float = 2.0,
         clock: Callable[[], float] = time.monotonic,
         sleep: Sleep = anyio.sleep,
+        tricks: frozenset[Trick] = grpc_fast_path.ALL,
     ) -> None:
+        """`tricks`: those of gRPC's fast path that may be used."""
         observer = observer or Unobserved()
         self.gate = ScalerGate()
         self.push_streams = PushStreams(
@@ -62,10 +57,16 @@ class ScalerServer:
         )
         self.demand_view = DemandView(demand, routes, gate=self.gate, clock=clock)
         self._scaler = ExternalScaler(
-            self.demand_view, routes=routes, push_streams=self.push_streams, observer=observer
+            self.demand_view,
+            routes=routes,
+            push_streams=self.push_streams,
+            observer=observer,
+            write_now=self._write_now,
         )
+        self._tricks = tricks
+        self._rehearsed = False
         self._stop_grace_s = stop_grace_s
-        self._servers: list[_Server] = []
+        self._servers: list[GrpcServer] = []
 
     async def start(
         self, host: str, port: int, *, sni_port: sni_port.SniPort | None = None
@@ -74,17 +75,20 @@ class ScalerServer:
 
         Raises CannotListen.
         """
+        self._rehearse()
         try:
             # A stream that has nothing to send would not notice otherwise that its peer is gone.
             sockets = await listening.bind(host, port, gone_after_s=tcp_keepalive.PEER_S)
             for sock in sockets:
-                server = _Server(self._scaler)
+                server = GrpcServer(
+                    self._scaler, answers=self._scaler.answers(), tricks=self._tricks
+                )
                 await server.start(
                     sock=sock, backlog=BACKLOG, ssl=sni_port.context if sni_port else None
                 )
                 self._servers.append(server)
                 if sni_port is not None:
-                    cut = functools.partial(server.cut_distrusted, sni_port.certificates)
+                    cut = functools.partial(_cut_distrusted, server, sni_port.certificates)
                     sni_port.certificates.listen(cut)
         except (OSError, UnicodeError) as error:
             raise CannotListen(
@@ -110,7 +114,7 @@ class ScalerServer:
         for server in servers:
             server.close()
             for connection in tuple(server.connections):
-                connection.processor.close("Hearth stopped")
+                connection.close("Hearth stopped")
         with anyio.move_on_after(self._stop_grace_s, shield=True):
             for server in servers:
                 await server.wait_closed()
@@ -122,65 +126,26 @@ class ScalerServer:
     def __repr__(self) -> str:
         return f"<ScalerServer {self.connections()} connections {self.push_streams!r}>"
 
+    def _rehearse(self) -> None:
+        """Once, before the first connection: see whether the fast path works."""
+        if self._rehearsed:
+            return
+        try:
+            self._tricks, self._rehearsed = grpc_fast_path.usable(self._tricks), True
+        except grpc_fast_path.Unfit as error:
+            raise CannotListen(
+                f"cannot speak gRPC with the libraries that are installed ({error}); install the"
+                " versions that Hearth was released with"
+            ) from error
 
-class _Server(Server):
-    """grpclib's server, which knows its connections and makes them ours."""
-
-    def __init__(self, scaler: ExternalScaler) -> None:
-        super().__init__([scaler])
-        self.connections: set[_Connection] = set()
-        self._answers = scaler.answers()
-
-    def cut_distrusted(self, certificates: CertificateStore, key: ServiceKey) -> None:
-        """Close what was let in for a service by a CA that it does not trust any more."""
-        for connection in tuple(self.connections):
-            identity = connection.identity
-            if identity and identity.service == key and not certificates.trusts(identity):
-                logger.info("scaler connection cut", extra={"service": str(key)})
-                connection.cut("the client's CA is not trusted any more")
-
-    def _protocol_factory(self) -> H2Protocol:
-        return _Connection(super()._protocol_factory, self.connections, self._answers)
+    def _write_now(self, stream: Any, message: bytes) -> bool:
+        return Trick.PUSH_AT_ONCE in self._tricks and grpc_fast_path.write_now(stream, message)
 
 
-class _Connection(H2Protocol):
-    """One peer: many streams, small requests, and noticed when it vanishes.
-
-    Pings are answered by h2 however often they come.
-    """
-
-    def __init__(
-        self,
-        plain: Callable[[], H2Protocol],
-        connections: "set[_Connection]",
-        answers: Mapping[str, Answer],
-    ) -> None:
-        self._plain = plain
-        self._connections = connections
-        self._answers = answers
-
-    def connection_made(self, transport: BaseTransport) -> None:
-        # Not sooner: whoever fails in a handshake would leave grpclib a handler for ever.
-        plain = self._plain()
-        super().__init__(plain.handler, plain.config, plain.h2_config)
-        self._transport = Gathered(cast(Transport, transport))
-        super().connection_made(self._transport)
-        self.identity = sni_port.identity(transport)
-        h2 = self.connection._connection
-        ManyStreams.take_over(h2)
-        grpc_fast_path.remember_headers(h2)
-        h2.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: MAX_STREAMS})
-        # In force at once: a client need not have seen any limit before it opens its streams.
-        h2.local_settings.acknowledge()
-        self.connection.flush()
-        self.processor = UnaryProcessor(self.handler, self.connection, answers=self._answers)
-        self._connections.add(self)
-
-    def cut(self, reason: str) -> None:
-        """End it now, with whatever runs on it."""
-        self.processor.close(reason)
-        self._transport.abort()
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        self._connections.discard(self)
-        super().connection_lost(exc)
+def _cut_distrusted(server: GrpcServer, certificates: CertificateStore, key: ServiceKey) -> None:
+    """Close what was let in for a service by a CA that it does not trust any more."""
+    for connection in tuple(server.connections):
+        identity = sni_port.identity(connection.transport)
+        if identity and identity.service == key and not certificates.trusts(identity):
+            logger.info("scaler connection cut", extra={"service": str(key)})
+            connection.cut("the client's CA is not trusted any more")

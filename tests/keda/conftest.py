@@ -13,6 +13,7 @@ from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.externalscaler import externalscaler_grpc
 from hearth.externalscaler import externalscaler_pb2 as pb
+from hearth.keda import grpc_fast_path
 from hearth.keda.scaler_server import ScalerServer
 from hearth.routes import Backend, Route, RouteTable
 from tests import hanging
@@ -101,11 +102,28 @@ def pki(tmp_path_factory: pytest.TempPathFactory) -> Pki:
     return Pki(tmp_path_factory.mktemp("pki"))
 
 
+OVER_BOTH = {"test_external_scaler", "test_scaler_server", "test_push_streams"}
+"""Tests that are run over the fast path, and over grpclib's connections without it."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    module = metafunc.module.__name__.rpartition(".")[2]
+    if "tricks" in metafunc.fixturenames and module in OVER_BOTH:
+        metafunc.parametrize("tricks", [grpc_fast_path.ALL, frozenset()], ids=["fast", "plain"])
+
+
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
+def tricks() -> frozenset[grpc_fast_path.Trick]:
+    return grpc_fast_path.ALL
+
+
+@pytest.fixture
+async def world(tricks: frozenset[grpc_fast_path.Trick]) -> AsyncIterator[World]:
     time, count = VirtualTime(), Count()
     demand, routes = DemandTable(linger_s=30, clock=time.clock), RouteTable()
-    server = ScalerServer(demand, routes, observer=count, clock=time.clock, sleep=time.sleep)
+    server = ScalerServer(
+        demand, routes, observer=count, clock=time.clock, sleep=time.sleep, tricks=tricks
+    )
     world = World(time=time, demand=demand, routes=routes, count=count, server=server)
     _, world.port = await server.start("127.0.0.1", 0)
     server.gate.open()

@@ -1,11 +1,12 @@
 """Calls and pushes, byte by byte: the plain ones take the fast path, all others are right too."""
 
-import asyncio
+import logging
 import random
 from contextlib import asynccontextmanager
 
 import anyio
 import pytest
+from grpclib import protocol, server
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import (
@@ -22,7 +23,8 @@ from hpack import Decoder, Encoder
 
 from hearth.externalscaler import externalscaler_pb2 as pb
 from hearth.keda import grpc_fast_path
-from hearth.keda.grpc_fast_path import MAX_REQUEST_BYTES, Gathered, ManyStreams
+from hearth.keda.grpc_fast_path import ALL, MAX_REQUEST_BYTES, LazyCountConnection, Trick
+from hearth.keda.scaler_server import CannotListen, ScalerServer
 from tests import hanging
 from tests.keda.conftest import KEY, reference
 
@@ -291,7 +293,7 @@ TRAILERS = [(b"grpc-status", b"0")]
 def codecs():
     """A decoder and an encoder as a connection of ours has them."""
     connection = H2Connection(H2Configuration(client_side=False))
-    grpc_fast_path.remember_headers(connection)
+    grpc_fast_path.cache_headers(connection)
     return connection.decoder, connection.encoder
 
 
@@ -369,7 +371,7 @@ class Pair:
         ]
         for end in self.ends:
             end.initiate_connection()
-            ManyStreams.take_over(end)
+            end.__class__ = LazyCountConnection
         self.server.update_settings({SettingCodes.MAX_CONCURRENT_STREAMS: limit})
         self.server.local_settings.acknowledge()
         self._pass_on()
@@ -415,75 +417,91 @@ def test_the_limit_is_exact():
     pair.begin()
 
 
-# Writes
+# Other versions of the libraries
 
 
-class Sent(asyncio.Transport):
-    """The socket's side: what came, in pieces, and how it ended."""
-
-    def __init__(self):
-        super().__init__({"peername": ("127.0.0.1", 9)})
-        self.pieces = []
-        self.ended = ""
-
-    def write(self, data):
-        assert not self.ended
-        self.pieces.append(data)
-
-    def close(self):
-        self.ended = "closed"
-
-    def abort(self):
-        self.ended = "aborted"
-
-    def is_closing(self):
-        return bool(self.ended)
+def rename_the_count(patch):
+    """h2 counts streams by another name."""
+    count = H2Connection._open_streams
+    patch.setattr(H2Connection, "_count_streams", count, raising=False)
+    patch.setattr(H2Connection, "open_inbound_streams", property(lambda h2: count(h2, 1)))
+    patch.setattr(H2Connection, "open_outbound_streams", property(lambda h2: count(h2, 0)))
+    patch.delattr(H2Connection, "_open_streams")
 
 
-@pytest.fixture
-async def pair():
-    sent = Sent()
-    return sent, Gathered(sent)
+def name_an_argument(patch):
+    """HPACK's decoder takes `raw` by its name alone."""
+    decode = Decoder.decode
+    patch.setattr(Decoder, "decode", lambda self, data, *, raw=False: decode(self, data, raw))
 
 
-async def test_one_turn_is_one_piece(pair):
-    sent, gathered = pair
-    gathered.write(b"headers ")
-    gathered.write(b"message ")
-    gathered.write(bytearray(b"trailers"))
-    assert sent.pieces == []
-    await anyio.lowlevel.checkpoint()
-    gathered.write(b"next")
-    await anyio.lowlevel.checkpoint()
-    assert sent.pieces == [b"headers message trailers", b"next"]
+def take_the_outer_streams_own(patch):
+    """grpclib's stream of a method hides the one below it."""
+    patch.setattr(server.Stream, "__init__", lambda self, *_, **__: None)
 
 
-async def test_a_close_sends_what_was_written(pair):
-    sent, gathered = pair
-    gathered.write(b"bye")
-    gathered.close()
-    assert (sent.pieces, sent.ended, gathered.is_closing()) == ([b"bye"], "closed", True)
-    await anyio.lowlevel.checkpoint()
-    assert sent.pieces == [b"bye"]
+def take_the_peer(patch):
+    patch.delattr(protocol.Connection, "get_peer")
 
 
-async def test_an_abort_does_not(pair):
-    sent, gathered = pair
-    gathered.write(b"bye")
-    gathered.abort()
-    await anyio.lowlevel.checkpoint()
-    assert (sent.pieces, sent.ended) == ([], "aborted")
+def take_the_transport(patch):
+    patch.setattr(protocol.Peer, "__init__", lambda self, _: None)
 
 
-async def test_nothing_is_written_to_a_peer_that_left(pair):
-    sent, gathered = pair
-    gathered.write(b"late")
-    sent.close()
-    await anyio.lowlevel.checkpoint()
-    assert sent.pieces == []
+def open_no_more_than_a_hundred(patch):
+    patch.setattr(H2Connection, "update_settings", lambda *_: None)
 
 
-async def test_it_tells_who_the_peer_is(pair):
-    _, gathered = pair
-    assert gathered.get_extra_info("peername") == ("127.0.0.1", 9)
-    assert gathered.get_extra_info("ssl_object") is None
+async def test_a_rehearsal_finds_what_is_as_it_should_be():
+    assert grpc_fast_path.rehearse(ALL) is None
+    assert grpc_fast_path.rehearse(frozenset()) is None
+    for trick in Trick:
+        assert grpc_fast_path.rehearse(frozenset({trick})) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (rename_the_count, "count of streams: 0, not 128"),
+        (name_an_argument, "response to a call: "),
+        (take_the_outer_streams_own, "AttributeError: "),
+    ],
+)
+async def test_where_the_fast_path_does_not_fit_plain_grpclib_serves_after_one_warning(
+    world, monkeypatch, caplog, change, problem
+):
+    world.serve()
+    with monkeypatch.context() as patch, caplog.at_level(logging.WARNING):
+        change(patch)
+        other = ScalerServer(world.demand, world.routes, observer=world.count)
+        await other.start("127.0.0.1", 0)
+        _, port = await other.start("127.0.0.1", 0)
+    [record] = caplog.records
+    assert record.message == "KEDA is answered slowly" and record.error.startswith(problem)
+    assert record.libraries.startswith("grpclib ")
+    other.gate.open()
+    async with await anyio.connect_tcp("127.0.0.1", port) as socket:
+        wire = Wire(socket)
+        assert await wire.status(wire.call()) == OK
+        [connection] = other._servers[1].connections
+        assert type(connection.connection._connection) is H2Connection
+        assert type(connection.connection._connection.decoder) is Decoder
+    await other.stop()
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (take_the_peer, "AttributeError: .*get_peer"),
+        (take_the_transport, "AttributeError: .*_transport"),
+        (open_no_more_than_a_hundred, "limit of streams: 100, not 20000"),
+    ],
+)
+async def test_where_nothing_fits_it_says_so_at_the_start(world, monkeypatch, change, problem):
+    other = ScalerServer(world.demand, world.routes)
+    with monkeypatch.context() as patch:
+        change(patch)
+        with pytest.raises(CannotListen, match=f"grpclib .*, h2 .*, hpack .*: {problem}"):
+            await other.start("127.0.0.1", 0)
+    await other.start("127.0.0.1", 0)
+    await other.stop()

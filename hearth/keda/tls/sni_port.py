@@ -7,8 +7,6 @@ from asyncio import BaseTransport
 from collections.abc import Callable
 from typing import cast
 
-from grpclib.protocol import Peer
-
 from hearth import names
 from hearth.api.meta import ServiceKey
 from hearth.keda.tls import certificate
@@ -25,12 +23,6 @@ def identity(transport: BaseTransport) -> Identity | None:
     """Whose the connection is; None in plaintext."""
     handshake = transport.get_extra_info("ssl_object")
     return handshake.identity if isinstance(handshake, _Handshake) else None
-
-
-def caller(peer: Peer) -> ServiceKey | None:
-    """The one service that a peer may speak for; None in plaintext."""
-    found = identity(peer._transport)
-    return found.service if found else None
 
 
 def forbidden(caller: ServiceKey | None, asked: ServiceKey, route: Route | None) -> str | None:
