@@ -62,7 +62,7 @@ class Console:
 
 def state(route: Route, *, usable: int, probe: ProbeResult | None = None) -> str:
     """One phrase: what the model is doing, and why where that is not plain."""
-    reason = route.failure or route.refusal
+    reason = route.failure or route.rejection
     if reason is not None:
         serving = f", {usable} still serving" if usable else ""
         return f"{_WORDS['Degraded']}: {reason.reason}{serving}: {brief(reason.message)}"

@@ -188,7 +188,7 @@ class Route:
     """Whether its engines ask for a key that is not the client's: theirs is not sent on."""
     failure: Failure | None = None
     """Set only while every pod is in a terminal state (design: cannot start)."""
-    refusal: SpecRejection | None = None
+    rejection: SpecRejection | None = None
     delay: Delay | None = None
     scale: Scale | None = None
     """None while there is no Deployment of this service to scale."""

@@ -241,11 +241,11 @@ async def test_field_case_145_a_missing_key_is_in_the_status_until_it_can_be_che
 @pytest.mark.parametrize(("detail", "full"), [("brief", False), ("full", True)])
 async def test_how_much_clients_hear_of_a_trouble_is_a_setting(detail, full):
     async with serving(SERVICE, error_detail=detail) as (app, _, client):
-        refusal = app.routes.find(CHAT).refusal
+        rejection = app.routes.find(CHAT).rejection
         status, error = await client.error()
         assert (status, error["code"]) == (503, "service_degraded")
-        assert refusal.reason in error["message"]
-        assert (refusal.message in error["message"]) is full
+        assert rejection.reason in error["message"]
+        assert (rejection.message in error["message"]) is full
 
 
 TLS = "  scaling: {externalScaler: {tls: {serverSecretName: tls, authenticationRef: {name: a}}}}\n"

@@ -46,9 +46,9 @@ def test_what_does_not_show_is_not_repeated():
 
 def test_reasons_are_words_for_the_reader():
     failure = Failure(reason="OOMKilled", message="the engine was killed for want of memory")
-    refusal = SpecRejection(reason="Render", message="fraction is not built")
+    rejection = SpecRejection(reason="Render", message="fraction is not built")
     assert shown(
-        route("Degraded", failure=failure), route("Degraded", refusal=refusal, ready=1)
+        route("Degraded", failure=failure), route("Degraded", rejection=rejection, ready=1)
     ) == [
         "ai/chat  degraded: OOMKilled: the engine was killed for want of memory",
         "ai/chat  degraded: Render, 1 still serving: fraction is not built",

@@ -168,7 +168,7 @@ def _service(
         max_in_flight=route.max_in_flight,
         activation_timeout_seconds=route.activation_timeout_s,
         failure=_failure(route, wall_s, full=full),
-        refusal=_plain(route, route.refusal, full=full),
+        refusal=_plain(route, route.rejection, full=full),
         delay=_plain(route, route.delay, full=full),
         paused=route.paused,
     )

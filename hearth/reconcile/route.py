@@ -39,7 +39,7 @@ def route(
             phase=phase,
             backends=backends,
             failure=observed.failure,
-            refusal=rejection,
+            rejection=rejection,
             delay=_delay(observed, phase, key_problem),
             scale=scale,
             paused=paused,
@@ -67,7 +67,7 @@ def route(
         # Pods are right of what they ask for, whatever became of the spec.
         engine_keyed=engine_keyed or any(backend.engine_key for backend in backends),
         failure=observed.failure,
-        refusal=rejection,
+        rejection=rejection,
         delay=_delay(observed, phase, key_problem),
         scale=scale,
         paused=paused,

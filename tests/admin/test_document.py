@@ -98,7 +98,7 @@ def test_a_wanted_service_says_by_whom_and_where(demand, routes, clock):
             max_queue=7,
             max_in_flight=2,
             failure=Failure(reason="OOMKilled", message="too big", attempt_at=1012.54),
-            refusal=SpecRejection(reason="Render", message="bad template"),
+            rejection=SpecRejection(reason="Render", message="bad template"),
             delay=Delay(reason="SchedulingDelayed", message="no node"),
             paused=True,
         )
@@ -144,7 +144,7 @@ def test_field_case_139_the_words_of_engine_and_cluster_are_not_for_everybody(de
             created=0,
             phase="Degraded",
             failure=Failure(reason="OOMKilled", message="log: secret", brief="it was killed"),
-            refusal=SpecRejection(reason="Render", message="args: secret"),
+            rejection=SpecRejection(reason="Render", message="args: secret"),
             delay=Delay(reason="SchedulingDelayed", message="node secret", brief="no node"),
         )
     )

@@ -163,7 +163,7 @@ async def test_field_case_143_a_recreated_service_is_not_served_by_the_old_one_s
     await one.world.user("LLMService", spec=OTHER_MODEL)
     assert await one.endpoints() == []
     route = one.world.routes.find(KEY)
-    assert route.refusal is None and route.authentication is not None
+    assert route.rejection is None and route.authentication is not None
     await one.rollout("a2", "10.0.0.2")
     assert await one.endpoints() == ["10.0.0.2"]
 
@@ -176,7 +176,7 @@ async def test_field_case_143_nor_while_nobody_collects_what_the_old_one_owned(o
     await one.world.user("LLMService", spec=OTHER_MODEL)
     assert await one.endpoints() == []
     assert (await one.world.conditions())["Degraded"] == ("True", "NotOwned")
-    assert "another LLMService of this name" in one.world.routes.find(KEY).refusal.message
+    assert "another LLMService of this name" in one.world.routes.find(KEY).rejection.message
     for kind in shell.OWNED:
         await one.clear(kind)
     await one.world.look()

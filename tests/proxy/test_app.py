@@ -154,7 +154,7 @@ async def test_other_calls_of_one_service_reach_a_backend_that_runs_and_wake_non
 
 async def test_a_refused_spec_is_told_and_wakes_nothing():
     async with stage() as s:
-        s.put(refusal=SpecRejection(reason="Render", message="no field 'x'"))
+        s.put(rejection=SpecRejection(reason="Render", message="no field 'x'"))
         status, _, text = await s.ask()
         assert (status, code_of(text)) == (503, "service_degraded")
         assert "as it is configured: Render. The" in text
@@ -423,7 +423,7 @@ async def test_field_case_126_a_path_that_is_none_of_the_list_stays_exact():
 
 async def test_field_case_c9_what_starts_nothing_is_told_of_a_refused_spec():
     async with stage() as s:
-        s.put(refusal=SpecRejection(reason="Render", message="m"))
+        s.put(rejection=SpecRejection(reason="Render", message="m"))
         async with s.get("/v1/files") as response:
             assert (response.status, code_of(await response.text())) == (503, "service_degraded")
             assert response.headers["x-should-retry"] == "false"

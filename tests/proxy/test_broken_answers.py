@@ -300,7 +300,7 @@ SHORT = {"response_timeout_s": 0.05}
 WAYS = {
     "failed": ({}, None, lambda s: s.put(failure=Failure(reason="OOMKilled", message="m"))),
     "deleted": ({}, None, lambda s: s.routes.drop(KEY)),
-    "refused": ({}, None, lambda s: s.put(refusal=SpecRejection(reason="Render", message="m"))),
+    "refused": ({}, None, lambda s: s.put(rejection=SpecRejection(reason="Render", message="m"))),
     "too late": ({"activation_timeout_s": 0.05}, None, None),
     "stopping": ({}, None, lambda s: s.tasks.start_soon(s.gateway.drain, 60)),
     "crash": ({}, reset, None),

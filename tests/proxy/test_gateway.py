@@ -302,7 +302,9 @@ async def test_after_two_hundred_endings_nothing_is_left(seed):
             s.put(pod(one), pod(two), max_queue=40, **limits)
             s.put(key=ServiceKey("ai", "cold"), activation_timeout_s=0.05, max_queue=5)
             s.put(key=ServiceKey("ai", "locked"), authentication=KeyRef(secret="s", key="k"))
-            s.put(key=ServiceKey("ai", "bad"), refusal=SpecRejection(reason="Render", message="no"))
+            s.put(
+                key=ServiceKey("ai", "bad"), rejection=SpecRejection(reason="Render", message="no")
+            )
             await chaos.run(200)
             for row in tuple(s.demand.rows()):
                 await s.pending(0, key=row.key)

@@ -98,7 +98,7 @@ ROWS = [
     ("no secret", {"authentication": NO_KEY}, BROKEN, "authentication_unavailable"),
     (
         "refused",
-        {"refusal": SpecRejection(reason="Render", message="m")},
+        {"rejection": SpecRejection(reason="Render", message="m")},
         BROKEN,
         "service_degraded",
     ),
@@ -266,7 +266,7 @@ async def test_field_case_c3_half_a_response_is_never_taken_for_a_whole_one(whol
 
 async def test_field_case_c9_the_stock_client_does_not_come_back_for_nothing(stream):
     async with stage() as s:
-        s.put(refusal=SpecRejection(reason="Render", message="m"))
+        s.put(rejection=SpecRejection(reason="Render", message="m"))
         client = Client(s, sync=False, stream=stream)
         client.options["max_retries"] = 2
         with pytest.raises(openai.InternalServerError):

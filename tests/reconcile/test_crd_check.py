@@ -117,12 +117,12 @@ async def test_field_case_88_services_say_it_and_an_unguarded_one_is_closed(clus
     await looked(world.caches.crd_check)
     await world.look()
     assert (await world.conditions())["Warning"] == ("True", "CheckSpec")
-    assert world.routes.find(KEY).refusal is None
+    assert world.routes.find(KEY).rejection is None
     cluster.drop("llmservices", GUARD)
     await world.pod_ready()
     await looked(world.caches.crd_check)
     await world.look()
     assert (await world.conditions())["Degraded"] == ("True", "CRDOutdated")
     route = world.routes.find(KEY)
-    assert route.backends == () and GUARD in route.refusal.message
+    assert route.backends == () and GUARD in route.rejection.message
     assert await world.objects() == before

@@ -22,7 +22,7 @@ async def test_a_service_gets_its_objects_a_route_and_a_status(world):
     deployment = await world.cluster.get(kinds.DEPLOYMENT, "ai", "chat")
     assert deployment["spec"]["replicas"] == 0
     route = world.routes.find(KEY)
-    assert (route.phase, route.refusal, route.backends) == ("ScaledToZero", None, ())
+    assert (route.phase, route.rejection, route.backends) == ("ScaledToZero", None, ())
     status = (await world.service())["status"]
     assert status["phase"] == "ScaledToZero" and status["resolvedRuntime"] == "stub"
     assert status["endpointURL"] == "http://chat.ai.svc/v1"
@@ -60,7 +60,7 @@ async def test_a_foreign_object_is_left_alone_and_named(world):
     assert await world.objects() == ["Service/chat-backend"]
     assert (await world.cluster.get(kinds.SERVICE, "ai", "chat-backend")) == stored
     assert (await world.conditions())["Degraded"] == ("True", "NotOwned")
-    assert "chat-backend" in world.routes.find(KEY).refusal.message
+    assert "chat-backend" in world.routes.find(KEY).rejection.message
     assert await world.look()  # again: nobody will tell when it is gone
     await world.cluster.delete(stored)
     await world.look()
@@ -71,14 +71,14 @@ async def test_a_missing_runtime_is_told_and_mended_by_its_coming(world):
     await world.user("LLMService")
     await world.look()
     assert (await world.conditions())["Degraded"] == ("True", "RuntimeResolution")
-    assert world.routes.find(KEY).refusal.reason == "RuntimeResolution"
+    assert world.routes.find(KEY).rejection.reason == "RuntimeResolution"
     world.asked.clear()
     await world.runtime()
     await world.caught_up()
     assert world.asked == {KEY}
     await world.look()
     assert (await world.conditions())["Degraded"] == ("False", "Inactive")
-    assert world.routes.find(KEY).refusal is None and await world.objects() == ALL
+    assert world.routes.find(KEY).rejection is None and await world.objects() == ALL
 
 
 async def test_a_refused_edit_changes_nothing_that_runs(world):
@@ -130,7 +130,7 @@ async def test_after_a_refused_edit_keda_asks_as_it_did(world, first, then, expe
     await world.look()
     await world.user("LLMService", spec=then)
     await world.look()
-    assert world.routes.find(KEY).refusal is not None
+    assert world.routes.find(KEY).rejection is not None
     assert world.routes.find(KEY).scaler_tls == expected
 
 
@@ -150,7 +150,7 @@ async def test_what_cannot_even_be_read_is_refused(world):
     await world.user("LLMService", spec={"model": {"source": {"uri": 7}}})
     await world.look()
     assert (await world.conditions())["Ready"] == ("False", "Render")
-    assert "spec.model.source.uri" in world.routes.find(KEY).refusal.message
+    assert "spec.model.source.uri" in world.routes.find(KEY).rejection.message
 
 
 ASKED = {
@@ -170,7 +170,7 @@ async def test_an_edit_that_cannot_be_read_does_not_open_what_runs_to_all(world,
     await world.user("LLMService", spec={**PLAIN, "endpoint": ASKED, **TOO_LONG})
     await world.look()
     route = world.routes.find(KEY)
-    assert route.refusal is not None and route.authentication == KeyRef(secret="s", key="k")
+    assert route.rejection is not None and route.authentication == KeyRef(secret="s", key="k")
     assert not ran or (route.max_queue, route.cold_start) == (7, ColdStart.REJECT)
 
 
@@ -188,7 +188,7 @@ async def test_a_refused_edit_does_not_let_more_through(world, annotation, spec,
     await world.look()
     await world.user("LLMService", spec=spec, metadata=named(annotation))
     await world.look()
-    assert world.routes.find(KEY).refusal is not None
+    assert world.routes.find(KEY).rejection is not None
     assert world.routes.find(KEY).max_in_flight == expected
 
 
@@ -249,7 +249,7 @@ async def test_what_the_cluster_refuses_becomes_a_condition(world, error):
     assert await world.look() >= 30
     assert (await world.conditions())["Degraded"] == ("True", "ScaledObject")
     assert (await world.conditions())["AutoscalingReady"] == ("False", "ScaledObject")
-    assert str(error) in world.routes.find(KEY).refusal.message
+    assert str(error) in world.routes.find(KEY).rejection.message
     assert await world.objects() == [name for name in ALL if "ScaledObject" not in name]
     world.cluster.answers.clear()
     await world.look()
@@ -323,8 +323,8 @@ async def test_field_case_145_a_key_that_is_not_there_is_a_condition(world):
     found = await world.conditions()
     assert found["Degraded"] == ("True", "APIKeyUnavailable")
     assert found["Ready"] == ("False", "APIKeyUnavailable")
-    # No refusal: what is there runs on, and who asks hears of the key.
-    assert world.routes.find(KEY).refusal is None and await world.objects() == ALL
+    # No rejection: what is there runs on, and who asks hears of the key.
+    assert world.routes.find(KEY).rejection is None and await world.objects() == ALL
     assert world.routes.find(KEY).delay.reason == "APIKeyUnavailable"
     await world.pod_ready()
     await world.look()
@@ -357,7 +357,7 @@ async def test_of_what_is_refused_the_condition_names_the_object(world):
     world.cluster.answers[("apply", "Service")] = Forbidden("exceeded quota: services")
     await world.look()
     assert (await world.conditions())["Degraded"] == ("True", "Render")
-    said = world.routes.find(KEY).refusal.message
+    said = world.routes.find(KEY).rejection.message
     assert said == "the cluster refused Service chat-backend: exceeded quota: services"
 
 
@@ -367,7 +367,7 @@ async def test_a_cluster_that_cannot_be_asked_is_tried_again_and_the_service_has
     world.cluster.answers[("get", "Deployment")] = Unavailable()
     with pytest.raises(Unavailable):
         await world.look()
-    assert world.routes.find(KEY).refusal is None
+    assert world.routes.find(KEY).rejection is None
     world.cluster.answers.clear()
     await world.look()
     assert await world.objects() == ALL
@@ -535,7 +535,7 @@ async def test_a_broken_rule_keeps_the_runtime_in_the_status(world):
         "LLMService", spec={"model": source, "runtime": {"name": "stub"}, "scaling": scaling}
     )
     await world.look()
-    assert world.routes.find(KEY).refusal.message == "spec.scaling.min: must not be more than max"
+    assert world.routes.find(KEY).rejection.message == "spec.scaling.min: must not be more than max"
     assert (await world.service())["status"]["resolvedRuntime"] == "stub"
     assert (await world.conditions())["Degraded"] == ("True", "ScaledObject")
     assert await world.objects() == []
@@ -546,9 +546,9 @@ async def test_a_runtime_that_breaks_a_rule_rejects_its_services_until_it_is_men
     await world.user("InferenceRuntime", "stub", spec={"vendor": "nvidia", "container": container})
     await world.user("LLMService")
     await world.look()
-    rejection = world.routes.find(KEY).refusal
+    rejection = world.routes.find(KEY).rejection
     assert rejection.reason == "Render"
     assert rejection.message.startswith("InferenceRuntime stub: spec.accelerator: ")
     await world.runtime()
     await world.look()
-    assert world.routes.find(KEY).refusal is None and await world.objects() == ALL
+    assert world.routes.find(KEY).rejection is None and await world.objects() == ALL

@@ -51,7 +51,7 @@ def decide(
 ) -> Decision:
     """What becomes of an authenticated request (first match wins).
 
-    | availability | refusal, no backends | failure | mode      | decision                   |
+    | availability | rejection, no backends | failure | mode      | decision                   |
     |--------------|----------------------|---------|-----------|----------------------------|
     | usable       | any                  | any     | any       | Forward                    |
     | probed       | any                  | any     | any       | Wait                       |
@@ -175,11 +175,11 @@ def final_error(route: Route | None, *, retry_after_s: int, brief: bool) -> Gate
     match route:
         case None:
             return error_messages.model_deleted()
-        case Route(refusal=SpecRejection() as refusal, backends=()):
+        case Route(rejection=SpecRejection() as rejection, backends=()):
             return GatewayError(
                 ErrorCode.SERVICE_DEGRADED,
                 f"{route.key} cannot be served as it is configured:"
-                f" {_why(route.key, refusal, brief=brief)}",
+                f" {_why(route.key, rejection, brief=brief)}",
             )
         case Route(failure=Failure() as failure):
             return GatewayError(

@@ -76,7 +76,7 @@ def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) 
 
     `observed`: every object of the namespace that bears a desired kind and name, or the
     service's label.  One that this very LLMService does not control is adopted where Hearth wrote
-    it and nothing controls it; else it is left alone, nothing at all is written, and the refusal
+    it and nothing controls it; else it is left alone, nothing at all is written, and the rejection
     names it.
     """
     there = {_identity(manifest): manifest for manifest in observed}

@@ -99,7 +99,7 @@ def render(
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Fills templates in; what is wrong becomes a refusal that names its annotation."""
+    """Fills templates in; what is wrong becomes a rejection that names its annotation."""
 
     runtime: InferenceRuntime
     data: template.Data

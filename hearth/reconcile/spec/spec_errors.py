@@ -13,7 +13,7 @@ CLAIM_CHANGED = "ClaimChanged"
 """What the spec wants of a claim that is written once is not what was written."""
 
 API_KEY_UNAVAILABLE = "APIKeyUnavailable"
-"""No refusal: what runs runs on, but nobody's key can be checked."""
+"""No rejection: what runs runs on, but nobody's key can be checked."""
 
 CRD_OUTDATED = "CRDOutdated"
 """The cluster drops a field that says who may use a service."""

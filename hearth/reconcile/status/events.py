@@ -39,7 +39,7 @@ def events_between(before: LLMServiceStatus, after: LLMServiceStatus) -> list[Se
         if DEGRADED in old and old[DEGRADED].status == "True":
             found.append(ServiceEvent("Normal", "Recovered", f"no longer {old[DEGRADED].reason}"))
         found.extend(_progress(before, after, old, new[READY]))
-    if new[AUTOSCALING].reason != degraded.reason:  # a refusal is told once
+    if new[AUTOSCALING].reason != degraded.reason:  # a rejection is told once
         found.extend(_autoscaling(old, new[AUTOSCALING]))
     if WARNING in new and (WARNING not in old or old[WARNING].message != new[WARNING].message):
         found.append(ServiceEvent("Warning", new[WARNING].reason, new[WARNING].message))

@@ -235,7 +235,7 @@ def _phase(
 
     | seen                         | phase        | Ready                   | Degraded          |
     | ---------------------------- | ------------ | ----------------------- | ----------------- |
-    | a refusal                    | Degraded     | False, its reason       | True, its reason  |
+    | a rejection                  | Degraded     | False, its reason       | True, its reason  |
     | no key to check with         | Degraded     | False, its reason       | True, its reason  |
     | a Ready pod                  | Ready        | True, Available         | False, Healthy    |
     | a failure                    | Degraded     | False, its reason       | True, its reason  |
@@ -293,7 +293,7 @@ def _active(observed: Observed, ready: ConditionState) -> ConditionState:
 
 
 def _last_failure(service: LLMService) -> ConditionState:
-    """A backend's failure stays until an attempt ends well; a refusal ended with its spec."""
+    """A backend's failure stays until an attempt ends well; a rejection ended with its spec."""
     return failed(service) or ConditionState("False", "Progressing")
 
 

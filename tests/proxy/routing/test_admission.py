@@ -21,7 +21,7 @@ from hearth.routes import (
 )
 
 POD = Backend(uid="u", pod="p", host="127.0.0.1", port=1, ready=False)
-REFUSAL = SpecRejection(reason="Render", message="no such field")
+REJECTION = SpecRejection(reason="Render", message="no such field")
 FAILURE = Failure(reason="OOMKilled", message="out of memory", brief="killed")
 DELAY = Delay(reason="SchedulingDelayed", message="0/3 nodes are available.")
 USABLE, PROBED, REFUSING, UNREADY, ABSENT = Availability
@@ -29,20 +29,20 @@ K, R = ColdStart.KEEPALIVE, ColdStart.REJECT
 
 
 @pytest.mark.parametrize(
-    ("there", "refusal", "backends", "failure", "mode", "kind", "code"),
+    ("there", "rejection", "backends", "failure", "mode", "kind", "code"),
     [
         (USABLE, None, (POD,), None, K, Forward, None),
         (USABLE, None, (POD,), None, R, Forward, None),
-        (USABLE, REFUSAL, (POD,), FAILURE, R, Forward, None),
+        (USABLE, REJECTION, (POD,), FAILURE, R, Forward, None),
         (PROBED, None, (POD,), None, K, Wait, None),
         (PROBED, None, (POD,), None, R, Wait, None),
         (REFUSING, None, (POD,), None, K, Hold, None),
         (REFUSING, None, (POD,), None, R, Reject, ErrorCode.COLD_START),
         (UNREADY, None, (POD,), None, R, Reject, ErrorCode.COLD_START),
-        (ABSENT, REFUSAL, (), None, K, Refuse, ErrorCode.SERVICE_DEGRADED),
-        (ABSENT, REFUSAL, (), FAILURE, R, Refuse, ErrorCode.SERVICE_DEGRADED),
-        (ABSENT, REFUSAL, (POD,), None, K, Hold, None),
-        (ABSENT, REFUSAL, (POD,), FAILURE, K, Reject, ErrorCode.ACTIVATION_FAILED),
+        (ABSENT, REJECTION, (), None, K, Refuse, ErrorCode.SERVICE_DEGRADED),
+        (ABSENT, REJECTION, (), FAILURE, R, Refuse, ErrorCode.SERVICE_DEGRADED),
+        (ABSENT, REJECTION, (POD,), None, K, Hold, None),
+        (ABSENT, REJECTION, (POD,), FAILURE, K, Reject, ErrorCode.ACTIVATION_FAILED),
         (ABSENT, None, (POD,), FAILURE, K, Reject, ErrorCode.ACTIVATION_FAILED),
         (ABSENT, None, (), FAILURE, R, Reject, ErrorCode.ACTIVATION_FAILED),
         (ABSENT, None, (), None, R, Reject, ErrorCode.COLD_START),
@@ -51,13 +51,13 @@ K, R = ColdStart.KEEPALIVE, ColdStart.REJECT
         (ABSENT, None, (POD,), None, K, Hold, None),
     ],
 )
-def test_decide(there, refusal, backends, failure, mode, kind, code):
+def test_decide(there, rejection, backends, failure, mode, kind, code):
     route = Route(
         key=ServiceKey("ai", "chat"),
         uid="u",
         created=1,
         phase="Pending",
-        refusal=refusal,
+        rejection=rejection,
         backends=backends,
         failure=failure,
         cold_start=mode,
@@ -87,7 +87,7 @@ MORE = "The service's status says more: kubectl -n ai describe llmservice chat"
             f"ai/chat cannot start: OOMKilled. {MORE}",
         ),
         (
-            {"refusal": REFUSAL},
+            {"rejection": REJECTION},
             "ai/chat cannot be served as it is configured: Render: no such field",
             f"ai/chat cannot be served as it is configured: Render. {MORE}",
         ),

@@ -196,7 +196,7 @@ def test_who_leaves_is_no_longer_in_the_line():
             ErrorCode.ACTIVATION_FAILED,
         ),
         (
-            lambda w: w.put(refusal=SpecRejection(reason="Render", message="m")),
+            lambda w: w.put(rejection=SpecRejection(reason="Render", message="m")),
             ErrorCode.SERVICE_DEGRADED,
         ),
         (lambda w: w.routes.drop(KEY), ErrorCode.MODEL_NOT_FOUND),

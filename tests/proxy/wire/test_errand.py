@@ -36,7 +36,7 @@ COLD = [
     ("failed", lambda s: s.put(failure=FAILURE), 503, "activation_failed"),
     (
         "refused",
-        lambda s: s.put(refusal=SpecRejection(reason="Render", message="bad")),
+        lambda s: s.put(rejection=SpecRejection(reason="Render", message="bad")),
         503,
         "service_degraded",
     ),
@@ -107,7 +107,7 @@ async def test_recovery_needs_nothing_but_a_request():
 
 async def test_a_bad_edit_of_a_running_service_leaves_it_serving():
     async with backend.running() as server, stage() as s:
-        s.put(pod(server), refusal=SpecRejection(reason="Render", message="bad"), failure=FAILURE)
+        s.put(pod(server), rejection=SpecRejection(reason="Render", message="bad"), failure=FAILURE)
         assert (await s.ask())[0] == 200
 
 
@@ -292,9 +292,9 @@ async def test_field_case_c2_routes_that_never_stream_and_requests_that_do_not_a
 
 async def test_field_case_c9_what_no_retry_mends_is_not_asked_for():
     async with backend.running(hang) as server, stage() as s:
-        s.put(refusal=SpecRejection(reason="Render", message="bad"))
+        s.put(rejection=SpecRejection(reason="Render", message="bad"))
         _, degraded, _ = await s.ask()
-        s.put(pod(server), refusal=None)
+        s.put(pod(server), rejection=None)
         s.tasks.start_soon(outwait, s, server)
         status, late, _ = await s.ask()
         assert status == 504

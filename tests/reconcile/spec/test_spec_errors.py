@@ -1,4 +1,4 @@
-"""A refusal on its way to a condition."""
+"""A rejection on its way to a condition."""
 
 from hearth import routes
 from hearth.reconcile.spec import spec_errors

@@ -176,7 +176,7 @@ def degraded_by(reason: str, truth: str = "True") -> Manifest:
         (degraded_by("OOMKilled"), seen(pod(running=True)), ("True", "OOMKilled", "told")),
         (degraded_by("OOMKilled"), seen(pod(ready=True)), ("False", "Healthy", "")),
         (degraded_by("OOMKilled"), seen(), ("False", "Inactive", "")),
-        # A refusal ended with its spec.
+        # A rejection ended with its spec.
         (degraded_by("Render"), seen(demand=1), PROGRESSING),
         (degraded_by("OOMKilled", "False"), seen(demand=1), PROGRESSING),
         ({"conditions": [condition("Ready", "True", "Available")]}, seen(demand=1), PROGRESSING),
