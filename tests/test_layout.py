@@ -22,7 +22,7 @@ UNTESTED = {
     "cluster/local/kubelet/config.py": "values",
     "cluster/local/apiserver/object_meta.py": "tests/cluster/local/apiserver/test_store.py",
     "proxy/config.py": "values",
-    "proxy/wire/parts.py": "values",
+    "proxy/wire/shared.py": "values",
     "run.py": "needs a cluster: tests/kubernetes",
     "stub/__main__.py": "two lines",
 }

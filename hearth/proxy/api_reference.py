@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator
 from hearth.proxy import errors, headers
 from hearth.proxy.errors import ERROR_STATUSES, Dialect, ErrorBody, ErrorCode, ErrorStatus
 from hearth.proxy.routing import api_paths
-from hearth.proxy.wire import completion
-from hearth.proxy.wire.reply import HEARTBEAT
+from hearth.proxy.wire import stream_end
+from hearth.proxy.wire.response_writer import HEARTBEAT
 
 _HEAD = """\
 <!-- Generated from the tables in hearth/proxy; scripts/generate writes it anew. -->
@@ -145,7 +145,7 @@ def _inference() -> Iterator[tuple[str, ...]]:
         heartbeat = events = "-"
         if asked.streams:
             heartbeat = f"`{HEARTBEAT.decode().strip()}`"
-            events = ", ".join(f"`{name}`" for name in completion.last_events(asked.dialect))
+            events = ", ".join(f"`{name}`" for name in stream_end.last_events(asked.dialect))
         form = "Anthropic's" if asked.anthropic else "OpenAI's"
         yield f"`{methods} {path}`", heartbeat, events, form
 

@@ -15,11 +15,11 @@ from hearth.proxy.routing import api_paths, auth, model_ids
 from hearth.proxy.routing.api_keys import ApiKeys
 from hearth.proxy.routing.endpoint_queue import shutting_down
 from hearth.proxy.routing.hosts import OneService, Scope
-from hearth.proxy.wire import guest, heads, request_ids
-from hearth.proxy.wire.door import no_model
-from hearth.proxy.wire.names import Unknown
-from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.plans import cross_site
+from hearth.proxy.routing.router import no_model
+from hearth.proxy.wire import aiohttp_bridge, head_parser, request_ids
+from hearth.proxy.wire.head_cache import cross_site
+from hearth.proxy.wire.shared import Shared
+from hearth.proxy.wire.upstream_models import NotAsked
 from hearth.routes import Route
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ _ENGINES_S = 1.0
 class App:
     """Every request that the application gets."""
 
-    def __init__(self, parts: Parts, *, keys: ApiKeys, serves: Callable[[], bool]) -> None:
+    def __init__(self, parts: Shared, *, keys: ApiKeys, serves: Callable[[], bool]) -> None:
         """`serves`: whether a load balancer should send requests here."""
         self._parts = parts
         self._keys = keys
@@ -42,14 +42,14 @@ class App:
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; nothing it did wrong leaves this method."""
         parts = self._parts
-        began_at = parts.sweep.time()
+        began_at = parts.deadlines.time()
         outcome: str = Outcome.OK
         key: ServiceKey | None = None
         model: str | None = None
         dialect = _dialect(request)
         named = request.headers.get("X-Request-Id", "").encode("utf-8", "surrogateescape")
         try:
-            head = guest.head(request)
+            head = aiohttp_bridge.head(request)
             if head.websocket:
                 raise error_messages.websocket()
             if head.path in api_paths.HEALTH and head.method in api_paths.HEALTH_METHODS:
@@ -59,7 +59,7 @@ class App:
             else:
                 asked = api_paths.read(head.method, head.path)
                 if not isinstance(asked, api_paths.Models):
-                    return await guest.serve(parts, request, head)
+                    return await aiohttp_bridge.serve(parts, request, head)
                 model = asked.id
                 try:
                     key, body = await self._models(head, model)
@@ -68,13 +68,13 @@ class App:
                         None,
                         outcome=Outcome.CLIENT_CANCELLED,
                         status=0,
-                        seconds=parts.sweep.time() - began_at,
+                        seconds=parts.deadlines.time() - began_at,
                         details=RequestDetails(request_id=request_ids.sane(named), model=model),
                     )
                     raise
                 response = web.Response(body=body, content_type="application/json")
-        except heads.Malformed as error:
-            response = _refusal(heads.problem(error), dialect)
+        except head_parser.Malformed as error:
+            response = _refusal(head_parser.to_error(error), dialect)
             response.force_close()
             outcome = error.code
         except GatewayError as problem:
@@ -97,7 +97,7 @@ class App:
             key,
             outcome=outcome,
             status=response.status,
-            seconds=parts.sweep.time() - began_at,
+            seconds=parts.deadlines.time() - began_at,
             details=RequestDetails(
                 request_id=request_id,
                 model=model,
@@ -113,7 +113,7 @@ class App:
             return web.Response(text="ok\n", headers=fields)
         return web.Response(status=503, text="not serving\n", headers=fields)
 
-    def _options(self, head: heads.RequestHead) -> web.Response:
+    def _options(self, head: head_parser.RequestHead) -> web.Response:
         origins = self._parts.config.cors_origins
         if not origins:
             raise GatewayError(
@@ -132,10 +132,10 @@ class App:
         return cors.response_fields(request.headers.get("Origin"), self._parts.config.cors_origins)
 
     async def _models(
-        self, head: heads.RequestHead, name: str | None
+        self, head: head_parser.RequestHead, name: str | None
     ) -> tuple[ServiceKey | None, bytes]:
         """The service that was asked about, where it is one, and the answer."""
-        scope = self._parts.door.scope(head.host)
+        scope = self._parts.router.scope(head.host)
         if cross_site(head, self._parts.config):
             raise error_messages.cross_site(head.field(b"origin").decode("latin-1"))
         if self._parts.stopping:
@@ -144,7 +144,7 @@ class App:
             raise error_messages.starting()
         sent_key = auth.sent_key(head.field(b"authorization"), head.field(b"x-api-key"))
         if isinstance(scope, OneService):
-            await self._parts.door.knock(self._parts.door.route(scope.key), sent_key)
+            await self._parts.router.authenticate(self._parts.router.route(scope.key), sent_key)
         if name is None:
             key = scope.key if isinstance(scope, OneService) else None
             return key, await self._list(scope, sent_key)
@@ -174,13 +174,15 @@ class App:
     async def _max_model_lens(self, routes: list[Route]) -> list[int | None]:
         """What the engines of these services told; those that run and were not asked yet are
         asked, all at once, for a moment."""
-        names, endpoints = self._parts.names, self._parts.endpoints
+        names, endpoints = self._parts.models, self._parts.endpoints
         running = [endpoints.usable(route.key) for route in routes]
-        unknown = [b for pods in running for b in pods if names.max_model_len(b) is Unknown.UNKNOWN]
+        unknown = [
+            b for pods in running for b in pods if names.max_model_len(b) is NotAsked.NOT_ASKED
+        ]
         with anyio.move_on_after(_ENGINES_S):
             async with anyio.create_task_group() as tasks:
                 for backend in unknown[:_ENGINES]:
-                    tasks.start_soon(names.learn, backend)
+                    tasks.start_soon(names.fetch_without_key, backend)
         told = [[names.max_model_len(b) for b in pods] for pods in running]
         return [min((n for n in one if isinstance(n, int)), default=None) for one in told]
 

@@ -25,18 +25,18 @@ from hearth.proxy.routing.endpoint_queue import EndpointQueue
 from hearth.proxy.routing.engine_keys import EngineKeys
 from hearth.proxy.routing.load_balancer import LoadBalancer
 from hearth.proxy.routing.readiness_prober import ReadinessProber
+from hearth.proxy.routing.router import Router
 from hearth.proxy.routing.usable_endpoints import UsableEndpoints
-from hearth.proxy.wire import strangers
+from hearth.proxy.wire import foreign_protocols
+from hearth.proxy.wire.aiohttp_bridge import BridgeConnection, BridgeRequest
+from hearth.proxy.wire.client_connection import ClientConnection
 from hearth.proxy.wire.client_limit import ClientLimit
-from hearth.proxy.wire.door import Door
-from hearth.proxy.wire.front import Front
-from hearth.proxy.wire.guest import GuestConnection, GuestRequest
+from hearth.proxy.wire.deadlines import Deadlines
+from hearth.proxy.wire.head_cache import HeadCache
 from hearth.proxy.wire.listener import BACKLOG, Listener
-from hearth.proxy.wire.names import ServedNames
-from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.plans import Plans
-from hearth.proxy.wire.pool import Pool
-from hearth.proxy.wire.sweep import Sweep
+from hearth.proxy.wire.shared import Shared
+from hearth.proxy.wire.upstream_models import UpstreamModels
+from hearth.proxy.wire.upstream_pool import UpstreamPool
 from hearth.routes import RouteTable
 
 _FIELD_BYTES = 32 * 1024
@@ -90,7 +90,7 @@ class Gateway:
         self._clients = ClientLimit(
             self._config.client_connections, observer=self._observer, clock=clock
         )
-        self._parts: Parts | None = None
+        self._parts: Shared | None = None
         self._leaving = False
         self._ended = anyio.Event()
         self._drained = anyio.Event()
@@ -173,8 +173,8 @@ class Gateway:
             self._drained.set()
             return
         parts.stopping = True
-        for front in tuple(parts.fronts):
-            front.retire()
+        for front in tuple(parts.connections):
+            front.drain()
         self._queue.stop()
         with anyio.move_on_after(limit_s):
             await self._none_left(parts.running)
@@ -189,7 +189,7 @@ class Gateway:
                 running.pod_vanished(pod_uid)
 
     async def _until_drained(
-        self, parts: Parts, runner: web.ServerRunner, listener: Listener
+        self, parts: Shared, runner: web.ServerRunner, listener: Listener
     ) -> None:
         try:
             await self._drained.wait()
@@ -198,22 +198,22 @@ class Gateway:
             parts.stopping = True
             with anyio.move_on_after(2 * _ABORT_S, shield=True):
                 _cut(parts)
-                for front in tuple(parts.fronts):
-                    front.retire()
+                for front in tuple(parts.connections):
+                    front.drain()
                 await runner.cleanup()
                 # Clients may take their last words as long.
-                await self._none_left(parts.fronts)
-            for front in tuple(parts.fronts):
+                await self._none_left(parts.connections)
+            for front in tuple(parts.connections):
                 front.abort()
             parts.pool.close()
 
     async def _listen(
-        self, parts: Parts, make: Callable[[], asyncio.Protocol], host: str, port: int
+        self, parts: Shared, make: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> Listener:
         """Raises OSError where the address cannot be taken."""
 
         def front() -> asyncio.Protocol:
-            return Front(parts, make)
+            return ClientConnection(parts, make)
 
         loop = asyncio.get_running_loop()
         servers = [
@@ -225,13 +225,13 @@ class Gateway:
         return listener
 
     async def _application(
-        self, parts: Parts
+        self, parts: Shared
     ) -> tuple[web.ServerRunner, Callable[[], asyncio.Protocol]]:
         """The aiohttp application, and what makes a protocol of it."""
         server = App(parts, keys=self._keys, serves=self._serves)
 
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
-            connection = cast(GuestConnection, request.protocol)
+            connection = cast(BridgeConnection, request.protocol)
             connection.in_use()
             try:
                 return await server.handle(request)
@@ -248,28 +248,28 @@ class Gateway:
         loop: asyncio.AbstractEventLoop,
         session: aiohttp.ClientSession,
         background: BackgroundTasks,
-    ) -> Parts:
-        sweep = Sweep(loop)
-        door = Door(self._routes, self._keys, self._config)
+    ) -> Shared:
+        sweep = Deadlines(loop)
+        door = Router(self._routes, self._keys, self._config)
         timeout_s = self._config.connect_timeout_s
-        return Parts(
+        return Shared(
             routes=self._routes,
             demand=self._demand,
             endpoints=self._endpoints,
-            activation=self._queue,
-            balance=self._balancer,
-            pool=Pool(
+            queue=self._queue,
+            balancer=self._balancer,
+            pool=UpstreamPool(
                 sweep,
                 background.spawn,
                 connect_timeout_s=timeout_s,
                 limit=self._config.client_connections,
             ),
-            plans=Plans(self._config, door.find_scope),
-            names=ServedNames(session, clock=self._clock),
+            head_cache=HeadCache(self._config, door.find_scope),
+            models=UpstreamModels(session, clock=self._clock),
             engine_keys=self._engine_keys,
             observer=self._observer,
-            door=door,
-            sweep=sweep,
+            router=door,
+            deadlines=sweep,
             budget=self._budget,
             clients=self._clients,
             config=self._config,
@@ -288,7 +288,7 @@ class Gateway:
             await self._ended.wait()
 
 
-def _cut(parts: Parts) -> None:
+def _cut(parts: Shared) -> None:
     """End what still runs, each in the form its client understands."""
     for running in tuple(parts.running):
         running.cut()
@@ -307,12 +307,12 @@ class _HttpServer(web.Server):
     def __init__(
         self,
         handler: Callable[[web.BaseRequest], Awaitable[web.StreamResponse]],
-        parts: Parts,
+        parts: Shared,
     ) -> None:
         # Without handler_cancellation a client that hung up would be held for ever.
         super().__init__(
             handler,
-            request_factory=partial(GuestRequest, loop=asyncio.get_running_loop()),
+            request_factory=partial(BridgeRequest, loop=asyncio.get_running_loop()),
             handler_cancellation=True,
         )
         self._parts = parts
@@ -330,7 +330,7 @@ class _HttpServer(web.Server):
         )
 
 
-class _Connection(GuestConnection):
+class _Connection(BridgeConnection):
     """One client connection; who does not speak HTTP is told so in OpenAI's words."""
 
     __slots__ = ()
@@ -344,7 +344,7 @@ class _Connection(GuestConnection):
     ) -> web.StreamResponse:
         if status >= 500:
             return super().handle_error(request, status, exc, message)
-        problem = strangers.unread(exc)
+        problem = foreign_protocols.parse_error(exc)
         body = errors.body(errors.envelope(problem))
         request_id = self._parts.request_ids.make()
         response = web.Response(

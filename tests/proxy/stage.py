@@ -281,7 +281,7 @@ async def outwait(s: Stage, server: backend.Server) -> None:
     await server.until(lambda b: b.calls())
     (asking,) = s.gateway._parts.running
     turn = getattr(asking, "_turn", asking)  # the short way is its own
-    turn.expired(s.gateway._parts.sweep.time() + 3600)
+    turn.on_deadline(s.gateway._parts.deadlines.time() + 3600)
 
 
 @contextmanager

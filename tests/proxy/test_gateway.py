@@ -21,7 +21,7 @@ from hearth.demand import DemandTable
 from hearth.proxy.errors import ErrorCode
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.observer import Outcome
-from hearth.proxy.wire.guest import GuestConnection
+from hearth.proxy.wire.aiohttp_bridge import BridgeConnection
 from hearth.routes import ColdStart, KeyRef, RouteTable, SpecRejection
 from tests import alive, hanging
 from tests.loopback import needs_ipv6
@@ -53,17 +53,17 @@ async def test_field_case_94_every_connection_is_asked_whether_its_peer_is_there
             here = stream.extra(anyio.abc.SocketAttribute.local_address)
             assert alive.options(guest_socket(here)) == alive.wanted(tcp_keepalive.CLIENT_S)
         assert (await s.ask())[0] == 200
-        (front,) = s.gateway._parts.fronts
+        (front,) = s.gateway._parts.connections
         accepted = front.transport.get_extra_info("socket")
         assert alive.options(accepted) == alive.wanted(tcp_keepalive.CLIENT_S)
-        ((link,),) = (site.idle for site in s.gateway._parts.pool._sites.values())
+        ((link,),) = (site.idle for site in s.gateway._parts.pool._addresses.values())
         upstream = link._transport.get_extra_info("socket")
         assert alive.options(upstream) == alive.wanted(tcp_keepalive.PEER_S)
 
 
 def guest_socket(address):
     """The application's end of a connection."""
-    found = [o for o in gc.get_objects() if isinstance(o, GuestConnection) and o.transport]
+    found = [o for o in gc.get_objects() if isinstance(o, BridgeConnection) and o.transport]
     socks = [connection.transport.get_extra_info("socket") for connection in found]
     (sock,) = [sock for sock in socks if sock.getpeername() == address]
     return sock

@@ -10,7 +10,7 @@ import pytest
 from hearth.proxy import headers
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.errors import ErrorCode, GatewayError
-from hearth.proxy.wire import heads, rewriting
+from hearth.proxy.wire import head_parser, header_rules
 from hearth.routes import ColdStart, KeyRef
 from tests.proxy import backend
 from tests.proxy.stage import BODY, CONFIG, HOST, STREAM, pod, stage
@@ -34,8 +34,8 @@ def read_by_name() -> set[str]:
 
 
 def test_all_that_is_read_of_a_request_is_in_the_table():
-    noted = {name.decode() for name in heads._NOTED}
-    ours = {name.decode() for name in rewriting._OURS | rewriting._SECRETS}
+    noted = {name.decode() for name in head_parser._NOTED}
+    ours = {name.decode() for name in header_rules._OURS | header_rules._SECRETS}
     assert (noted | ours | read_by_name()) - FRAMING - {"x-forwarded-host"} == names(
         headers.REQUEST
     ) - {"accept-encoding"}

@@ -42,11 +42,11 @@ class Waiter(Protocol):
 
     ticket: int
 
-    def granted(self, place: EndpointSlot) -> None:
+    def slot_granted(self, place: EndpointSlot) -> None:
         """Its turn has come."""
         ...
 
-    def refused(self, problem: GatewayError) -> None:
+    def waiting_ended(self, problem: GatewayError) -> None:
         """Waiting has no use any more."""
         ...
 
@@ -250,9 +250,9 @@ class EndpointQueue:
                 if not line:
                     del self._waiters[key]
                 if backend is not None:
-                    waiter.granted(self.acquire(key, backend))
+                    waiter.slot_granted(self.acquire(key, backend))
                 elif problem is not None:
-                    waiter.refused(problem)
+                    waiter.waiting_ended(problem)
         finally:
             self._dispatching.discard(key)
 

@@ -59,7 +59,7 @@ class Connection(asyncio.Protocol):
 
         `rst`: the client must see that it is no clean end.
         """
-        transport = self.let_go()
+        transport = self.detach()
         if transport is None:
             return
         sock = transport.get_extra_info("socket")
@@ -67,7 +67,7 @@ class Connection(asyncio.Protocol):
             reset(sock)
         transport.abort()
 
-    def let_go(self) -> asyncio.Transport | None:
+    def detach(self) -> asyncio.Transport | None:
         """Use the transport no more; returns it."""
         transport, self.transport = self.transport, None
         self.write = _nowhere

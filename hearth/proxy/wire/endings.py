@@ -5,7 +5,7 @@ from enum import Enum, auto
 from hearth.proxy.observer import Outcome
 
 
-class Next(Enum):
+class AfterLoss(Enum):
     """What becomes of a request whose connection ended before the head of a response."""
 
     FAIL = auto()
@@ -16,20 +16,20 @@ class Next(Enum):
     """The endpoint takes no connections: it waits for one that does."""
 
 
-def following(*, untaken: bool, reused: bool) -> Next:
+def after_loss(*, untaken: bool, reused: bool) -> AfterLoss:
     """`untaken`: the endpoint cannot have had the request.  `reused`: the connection carried
     another before, so its end says nothing of the endpoint."""
     if not untaken:
-        return Next.FAIL
-    return Next.DIAL if reused else Next.WAIT
+        return AfterLoss.FAIL
+    return AfterLoss.DIAL if reused else AfterLoss.WAIT
 
 
-def outcome(status: int) -> Outcome:
+def outcome_of(status: int) -> Outcome:
     """Of an answer relayed whole."""
     return Outcome.UPSTREAM_STATUS if status >= 400 else Outcome.OK
 
 
-def complete(*, must_end: bool, status: int, events: bool, whole: bool) -> bool:
+def is_complete(*, must_end: bool, status: int, events: bool, whole: bool) -> bool:
     """Whether a body whose framing ended is the whole answer.
 
     Engines that die may still end the chunked body: only its own last event says that a stream is

@@ -1,6 +1,6 @@
 """Where a body ends, and what of it may be passed on.  Bytes in, bytes out, no I/O.
 
-Each kind of body has `walk(data)`: the bytes to pass on now.  A size line or a last chunk that is
+Each kind of body has `feed(data)`: the bytes to pass on now.  A size line or a last chunk that is
 not whole yet is kept back, so that a body that breaks off can still be closed by words of ours.
 """
 
@@ -36,7 +36,7 @@ for _size in range(_TAIL_BYTES, _ALONE_BYTES):
         _SIZE_LINES[len(_line) + _size + 2] = _line
 
 
-class Misframed(Exception):
+class FramingError(Exception):
     """The body is not what its head announced."""
 
 
@@ -48,7 +48,7 @@ class Noting(Protocol):
     def note(self, data: bytes) -> None: ...
 
 
-class Chunked:
+class ChunkedBody:
     """A chunked body, passed on as it is written, or (`decode`) as what it contains."""
 
     __slots__ = (
@@ -92,11 +92,11 @@ class Chunked:
         return self._last[-2 - _TAIL_BYTES : -2] or self._tail
 
     @property
-    def spliced(self) -> bool:
+    def can_pass_through(self) -> bool:
         """Whether it is passed on as it is written."""
         return not self._decode
 
-    def alone(self, data: bytes) -> bool:
+    def is_single_chunk(self, data: bytes) -> bool:
         """Whether `data` is one whole chunk, which then is passed on and counts as walked.
 
         That is what engines do token by token: one read is one chunk.
@@ -119,13 +119,13 @@ class Chunked:
         self._noting = noting
         self._marks = noting.marks
 
-    def walk(self, data: bytes) -> bytes:
+    def feed(self, data: bytes) -> bytes:
         """What may be passed on.  Raises Misframed."""
-        if self.alone(data):
+        if self.is_single_chunk(data):
             return data[data.index(_CRLF) + 2 : -2] if self._decode else data
-        return self._walk(data)
+        return self._feed(data)
 
-    def _walk(self, data: bytes) -> bytes:
+    def _feed(self, data: bytes) -> bytes:
         if self._carry:
             data = self._carry + data
             self._carry = b""
@@ -149,19 +149,19 @@ class Chunked:
                         content.append(data[at:stop])
                 if end > size:
                     if end - 1 == size and size > at and data[-1] != 13:
-                        raise Misframed("a chunk longer than its size")
+                        raise FramingError("a chunk longer than its size")
                     left = end - size
                     at = size
                     break
                 if data[max(at, end - 2) : end] != _CRLF[-min(left, 2) :]:
-                    raise Misframed("a chunk longer than its size")
+                    raise FramingError("a chunk longer than its size")
                 at, left = end, 0
             if at == size:
                 break
             match = _SIZE.match(data, at)
             if match is None:
                 if _SIZE_BEGUN.fullmatch(data, at) is None:
-                    raise Misframed("a chunk without a size")
+                    raise FramingError("a chunk without a size")
                 break
             left = int(match[1], 16)
             if left:
@@ -177,7 +177,7 @@ class Chunked:
                 self.terminator = data[at : last.end()]
                 self.rest = data[last.end() :]
             elif size - at > _LAST_LIMIT_BYTES or not _may_become_last(data[match.end() :]):
-                raise Misframed("trailers without an end")
+                raise FramingError("trailers without an end")
             break
         self._left, self._tail, self._last = left, tail, b""
         if at < size and not self.ended:
@@ -189,7 +189,7 @@ class Chunked:
             return walked
         return data if at == size else data[:at]
 
-    def filling(self, text: bytes, *, closing: bytes = b"") -> bytes:
+    def complete_with(self, text: bytes, *, closing: bytes = b"") -> bytes:
         """How `text` goes on a body that breaks off here; raises Misframed where it cannot.
 
         An open chunk is filled first: with a comment, where `text` is too short for it.  `closing`
@@ -201,7 +201,7 @@ class Chunked:
             return chunk(text)
         missing = left - 2 - len(text)
         if missing > _PAD_LIMIT_BYTES:
-            raise Misframed("too much is missing")
+            raise FramingError("too much is missing")
         if left <= 2:
             return _CRLF[-left:] + chunk(text)
         if missing > 0:
@@ -210,7 +210,7 @@ class Chunked:
         return text[: left - 2] + _CRLF + chunk(text[left - 2 :])
 
 
-class Sized:
+class LengthBody:
     """A body of a known length."""
 
     __slots__ = ("_left", "_noting", "ended", "rest", "tail")
@@ -227,7 +227,7 @@ class Sized:
         """The last bytes."""
         return self.tail
 
-    def walk(self, data: bytes) -> bytes:
+    def feed(self, data: bytes) -> bytes:
         """What may be passed on."""
         left = self._left - len(data)
         if left < 0:
@@ -246,7 +246,7 @@ class Sized:
         self._noting = noting
 
 
-class Unbounded:
+class CloseDelimitedBody:
     """A body that ends with its connection."""
 
     __slots__ = ("_noting", "ended", "rest", "tail")
@@ -262,7 +262,7 @@ class Unbounded:
         """The last bytes."""
         return self.tail
 
-    def walk(self, data: bytes) -> bytes:
+    def feed(self, data: bytes) -> bytes:
         """What may be passed on."""
         self.tail = (self.tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
         if self._noting is not None:
@@ -274,7 +274,7 @@ class Unbounded:
         self._noting = noting
 
 
-Body = Chunked | Sized | Unbounded
+Body = ChunkedBody | LengthBody | CloseDelimitedBody
 
 
 def chunk(data: bytes) -> bytes:

@@ -3,8 +3,8 @@
 import asyncio
 
 from hearth.proxy.wire.connection import Connection
-from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.sweep import NEVER
+from hearth.proxy.wire.deadlines import NEVER
+from hearth.proxy.wire.shared import Shared
 
 _LINGER_S = 2.0
 """How long an answer that came before the end of its request may take to be read."""
@@ -14,21 +14,21 @@ _LINGER_BYTES = 64 << 20
 class Lingering(Connection):
     """A connection that the sweep watches."""
 
-    __slots__ = ("_spilt", "due", "last", "parts")
+    __slots__ = ("_spilt", "close_after_response", "deadline", "parts")
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Shared) -> None:
         super().__init__()
         self.parts = parts
-        self.due = NEVER
-        self.last = False
+        self.deadline = NEVER
+        self.close_after_response = False
         """Answered for the last time; what still comes is thrown away."""
         self._spilt = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.parts.sweep.watch(self)
+        self.parts.deadlines.add(self)
 
-    def expired(self, now: float) -> None:
+    def on_deadline(self, now: float) -> None:
         """Nobody took the last answer."""
         self.break_off(rst=False)
 
@@ -40,24 +40,24 @@ class Lingering(Connection):
 
     def linger(self) -> None:
         """Close when the client does: at once, what it still sends would destroy the answer."""
-        self.last = True
+        self.close_after_response = True
         if self.transport is not None:
-            self.due = self.parts.sweep.time() + _LINGER_S
+            self.deadline = self.parts.deadlines.time() + _LINGER_S
             self.transport.set_protocol(self)
             self.resume_reading()
             self.half_close()
 
     def close(self) -> None:
         """Close once the client has taken everything, or has had the time to."""
-        self.last = True
+        self.close_after_response = True
         if self.transport is not None:
-            self.due = self.parts.sweep.time() + self.parts.config.client_stall_s
+            self.deadline = self.parts.deadlines.time() + self.parts.config.client_stall_s
             self.transport.close()
 
-    def let_go(self) -> asyncio.Transport | None:
-        self.last = True
-        self.parts.sweep.forget(self)
-        return super().let_go()
+    def detach(self) -> asyncio.Transport | None:
+        self.close_after_response = True
+        self.parts.deadlines.remove(self)
+        return super().detach()
 
 
 def give(

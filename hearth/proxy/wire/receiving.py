@@ -5,21 +5,21 @@ from abc import abstractmethod
 
 from hearth.proxy.body.body_budget import BufferedBody
 from hearth.proxy.errors import GatewayError
-from hearth.proxy.wire.intake import Intake
 from hearth.proxy.wire.lingering import Lingering
-from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.upload import BIG_BYTES, Upload
+from hearth.proxy.wire.request_body import RequestBody
+from hearth.proxy.wire.shared import Shared
+from hearth.proxy.wire.upload import BIG_BYTES, LargeBodyReader
 
 
 class Receiving(Lingering):
     """Has the bytes that were read and not yet understood."""
 
-    __slots__ = ("buffer", "intake")
+    __slots__ = ("body", "buffer")
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Shared) -> None:
         super().__init__(parts)
         self.buffer = b""
-        self.intake: Intake | None = None
+        self.body: RequestBody | None = None
         """The body that is being taken in."""
 
     @abstractmethod
@@ -36,22 +36,22 @@ class Receiving(Lingering):
 
     def take_body(self) -> bool:
         """Take what is in the buffer; whether that was the rest of the body."""
-        intake = self.intake
+        intake = self.body
         if intake is None:
             return False
         if not intake.done:
             try:
-                self.buffer = intake.take(self.buffer)
+                self.buffer = intake.feed(self.buffer)
             except GatewayError as problem:
                 self.refuse(problem)
                 return False
         if intake.done:
-            self.intake = None
-            self.whole(intake.held)
+            self.body = None
+            self.whole(intake.buffered)
             return True
         have = len(self.buffer)
         if intake.sized and intake.size - have > BIG_BYTES and self.transport is not None:
-            upload = Upload(self, begun=self.buffer, size_bytes=intake.size)
+            upload = LargeBodyReader(self, begun=self.buffer, size_bytes=intake.size)
             room = upload.room_bytes
             if not self.room(at_least=room, at_best=room):
                 return False
@@ -62,11 +62,11 @@ class Receiving(Lingering):
 
     def room(self, *, at_least: int, at_best: int) -> int:
         """How many bytes a big body may take in memory; 0: its request is refused."""
-        if self.intake is None:
+        if self.body is None:
             return 0
         size = at_best if self.parts.budget.has_ample_room(at_best) else at_least
         try:
-            self.intake.held.grow(size)
+            self.body.buffered.grow(size)
         except GatewayError as problem:
             self.refuse(problem)
             return 0
@@ -74,19 +74,19 @@ class Receiving(Lingering):
 
     def uploaded(self, data: bytearray) -> None:
         """A big body is whole."""
-        if self.transport is not None and self.intake is not None:
+        if self.transport is not None and self.body is not None:
             self.transport.set_protocol(self)
-            self.intake.fill(data)
+            self.body.fill(data)
             self.advance()
 
     def progressed(self, size_bytes: int) -> None:
         """So much of it is here: the client may go on for a while."""
-        if self.intake is not None:
-            self.due = self.intake.due(self.parts.sweep.time(), have=size_bytes)
+        if self.body is not None:
+            self.deadline = self.body.deadline(self.parts.deadlines.time(), have=size_bytes)
 
-    def let_go(self) -> asyncio.Transport | None:
+    def detach(self) -> asyncio.Transport | None:
         self.drop()
-        return super().let_go()
+        return super().detach()
 
     def linger(self) -> None:
         self.drop()
@@ -99,9 +99,9 @@ class Receiving(Lingering):
 
     def drop_intake(self) -> None:
         """The body is not needed."""
-        intake, self.intake = self.intake, None
+        intake, self.body = self.body, None
         if intake is not None:
-            intake.held.drop()
+            intake.buffered.drop()
             if self.transport is not None:
                 # A big body had it.
                 self.transport.set_protocol(self)

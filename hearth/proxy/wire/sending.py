@@ -5,9 +5,9 @@ import msgspec
 from hearth.host_port import authority
 from hearth.proxy.body import body_fields
 from hearth.proxy.body.body_budget import BufferedBody
-from hearth.proxy.wire.heads import RequestHead
-from hearth.proxy.wire.link import Piece
-from hearth.proxy.wire.names import Unknown
+from hearth.proxy.wire.head_parser import RequestHead
+from hearth.proxy.wire.upstream_connection import Piece
+from hearth.proxy.wire.upstream_models import NotAsked
 from hearth.routes import Backend
 
 
@@ -52,7 +52,7 @@ class Sending:
         self._content_type = content_type
         self._form = form
 
-    def call_it(self, name: str | Unknown | None) -> None:
+    def rename_model(self, name: str | NotAsked | None) -> None:
         """Send the model under `name`."""
         self.name = name if isinstance(name, str) else None
 
@@ -60,7 +60,7 @@ class Sending:
         """Look for the model's name now: in a worker thread, for a body that is big."""
         self.spans = body_fields.model_spans(self._held.data, self._content_type)
 
-    def request(self, backend: Backend, key: bytes = b"") -> tuple[bytes, tuple[Piece, ...]]:
+    def upstream_bytes(self, backend: Backend, key: bytes = b"") -> tuple[bytes, tuple[Piece, ...]]:
         """Head and body for `backend`; `key`: a field line with what its engine asks for."""
         data = self._held.data
         pieces: tuple[Piece, ...] = (data,) if data else ()

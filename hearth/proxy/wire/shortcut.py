@@ -3,12 +3,12 @@
 import logging
 from abc import abstractmethod
 
-from hearth.proxy.wire import heads
-from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.plans import Plan, length
+from hearth.proxy.wire import head_parser
+from hearth.proxy.wire.deadlines import NEVER
+from hearth.proxy.wire.head_cache import RequestTemplate, match
 from hearth.proxy.wire.receiving import Receiving
-from hearth.proxy.wire.states import Phase
-from hearth.proxy.wire.sweep import NEVER
+from hearth.proxy.wire.shared import Shared
+from hearth.proxy.wire.states import ConnectionState
 from hearth.proxy.wire.taking import take
 from hearth.proxy.wire.visit import Visit
 from hearth.proxy.wire.warm import Warm
@@ -22,34 +22,41 @@ _SOON_S = 0.5
 class Shortcut(Receiving):
     """Has the one request that is being served."""
 
-    __slots__ = ("awaits", "choked", "plan", "state", "trickles", "visit")
+    __slots__ = (
+        "head_incomplete",
+        "small_body_bytes",
+        "state",
+        "template",
+        "visit",
+        "writing_paused",
+    )
 
-    def __init__(self, parts: Parts) -> None:
+    def __init__(self, parts: Shared) -> None:
         super().__init__(parts)
-        self.state = Phase.IDLE
+        self.state = ConnectionState.IDLE
         self.visit: Visit | Warm | None = None
-        self.plan: Plan | None = None
-        self.awaits = 0
+        self.template: RequestTemplate | None = None
+        self.small_body_bytes = 0
         """Bytes in the buffer, as the budget knows them, while the rest of a small body is waited
         for: the request may yet take the short way."""
-        self.choked = False
+        self.writing_paused = False
         """Whether the client takes no more for now."""
-        self.trickles = False
+        self.head_incomplete = False
         """Whether a head came, but not all of it."""
 
     @abstractmethod
-    def answered(self, *, keep: bool) -> None:
+    def response_done(self, *, keep: bool) -> None:
         """The answer is whole."""
 
     @abstractmethod
     def abort(self) -> None:
         """Break the connection."""
 
-    def goes_short(self, data: bytes) -> bool:
+    def try_fast(self, data: bytes) -> bool:
         """Whether what is here was taken, or may be when its body is here."""
-        if self.choked or self.trickles:
+        if self.writing_paused or self.head_incomplete:
             return False
-        awaited = self.awaits
+        awaited = self.small_body_bytes
         if awaited:
             self._await_none()
         try:
@@ -61,29 +68,29 @@ class Shortcut(Receiving):
         if not isinstance(taken, int):
             self.buffer = b""
             self.visit = taken
-            self.state = Phase.BUSY
-            self.due = NEVER
+            self.state = ConnectionState.BUSY
+            self.deadline = NEVER
             taken.run()
             return True
         if not taken or not self.parts.budget.fits(max(taken, len(data))):
             return False
         self.parts.budget.reserve(len(data))
-        self.awaits = len(data)
+        self.small_body_bytes = len(data)
         if not awaited:
-            self.due = self.parts.sweep.time() + _SOON_S
+            self.deadline = self.parts.deadlines.time() + _SOON_S
         return True
 
-    def read_head(self, raw: bytes) -> heads.RequestHead:
+    def read_head(self, raw: bytes) -> head_parser.RequestHead:
         """The head that is about to take the long way.  Raises Malformed."""
-        plan = self.plan
-        found = length(plan, raw) if plan is not None else None
+        plan = self.template
+        found = match(plan, raw) if plan is not None else None
         if plan is None or found is None:
-            return heads.request(raw)
+            return head_parser.parse_request(raw)
         return plan.head.of_length(found[1])
 
-    def long_way(self) -> bool:
+    def finish_waiting_for_body(self) -> bool:
         """Wait no longer for a small body; whether one was waited for."""
-        awaited = bool(self.awaits)
+        awaited = bool(self.small_body_bytes)
         if awaited:
             self._await_none()
             self.advance()
@@ -94,7 +101,7 @@ class Shortcut(Receiving):
         super().drop()
 
     def _await_none(self) -> None:
-        size, self.awaits = self.awaits, 0
+        size, self.small_body_bytes = self.small_body_bytes, 0
         self.parts.budget.release(size)
 
     def changed_over(self, visit: Visit) -> None:

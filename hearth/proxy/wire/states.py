@@ -19,7 +19,7 @@ class Client(Protocol):
         """Bytes of the answer."""
         ...
 
-    def answered(self, *, keep: bool) -> None:
+    def response_done(self, *, keep: bool) -> None:
         """The answer is whole; `keep`: another may follow."""
         ...
 
@@ -39,49 +39,49 @@ class Visitor(Protocol):
         """An error of ours."""
         ...
 
-    def tell(self, error: ErrorBody, outcome: str) -> None:
+    def end_with_event(self, error: ErrorBody, outcome: str) -> None:
         """An error that the backend named, told in a stream."""
         ...
 
-    def done(self, outcome: str) -> None:
+    def finish(self, outcome: str) -> None:
         """The answer is whole."""
         ...
 
-    def mistaken(self) -> None:
+    def internal_error(self) -> None:
         """A defect of ours."""
         ...
 
-    def broken(self, outcome: str) -> None:
+    def abort(self, outcome: str) -> None:
         """Nothing more can be said: the connection is aborted."""
         ...
 
 
-class State(Enum):
+class ExchangeState(Enum):
     """Where a request is."""
 
     NEW = auto()
-    WAIT = auto()
+    WAITING = auto()
     """In line for a place."""
-    NAME = auto()
+    RESOLVING = auto()
     """The backend is asked what it calls its model."""
-    DIAL = auto()
+    CONNECTING = auto()
     """A connection is being made."""
-    SENT = auto()
+    AWAITING = auto()
     """No byte of the body yet."""
-    BODY = auto()
-    PAUSE = auto()
+    RELAYING = auto()
+    BACKOFF = auto()
     """The backend said that it is still loading."""
-    OVER = auto()
+    DONE = auto()
 
 
-class Phase(Enum):
+class ConnectionState(Enum):
     """Where a client's connection is."""
 
     IDLE = auto()
     """Between requests, or in the middle of a head."""
     SURPLUS = auto()
     """It is one more than may be open, and nothing came yet."""
-    KNOCK = auto()
+    AUTH = auto()
     """The sender's key is being looked up."""
     BODY = auto()
     BUSY = auto()
@@ -91,7 +91,7 @@ class Phase(Enum):
 class Guarded(Protocol):
     """What is called back, and may fail."""
 
-    state: State
+    state: ExchangeState
     key: ServiceKey
 
     def fail(self, problem: GatewayError) -> None:
@@ -112,7 +112,7 @@ def guarded(method: Callable[Concatenate[_E, _P], None]) -> Callable[Concatenate
 
     @functools.wraps(method)
     def call(self: _E, *args: _P.args, **kwargs: _P.kwargs) -> None:
-        if self.state is State.OVER:
+        if self.state is ExchangeState.DONE:
             return
         try:
             method(self, *args, **kwargs)

@@ -6,14 +6,14 @@ from hearth.api.meta import ServiceKey
 from hearth.proxy import error_messages
 from hearth.proxy.routing import load_balancer
 from hearth.proxy.routing.endpoint_queue import shutting_down
-from hearth.proxy.wire import endings, heads
+from hearth.proxy.wire import endings, head_parser
+from hearth.proxy.wire.deadlines import NEVER
 from hearth.proxy.wire.errand import Errand
-from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.relay import Relay, Verdict
-from hearth.proxy.wire.reply import Reply
+from hearth.proxy.wire.response_relay import RelayState, ResponseRelay
+from hearth.proxy.wire.response_writer import ResponseWriter
 from hearth.proxy.wire.sending import Sending
-from hearth.proxy.wire.states import State, Visitor, guarded
-from hearth.proxy.wire.sweep import NEVER
+from hearth.proxy.wire.shared import Shared
+from hearth.proxy.wire.states import ExchangeState, Visitor, guarded
 from hearth.routes import ColdStart
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ class Turn(Errand):
 
     def __init__(
         self,
-        parts: Parts,
+        parts: Shared,
         visitor: Visitor,
         key: ServiceKey,
         uid: str,
@@ -38,7 +38,7 @@ class Turn(Errand):
         stream: bool,
         passive: bool,
         sending: Sending,
-        reply: Reply,
+        reply: ResponseWriter,
         began_at: float,
     ) -> None:
         super().__init__(
@@ -52,7 +52,7 @@ class Turn(Errand):
             reply=reply,
             began_at=began_at,
         )
-        self._relay: Relay | None = None
+        self._relay: ResponseRelay | None = None
         self._pause_s = _PAUSE_S
         self._stamp = 0.0
         """When the backend was last heard here, as the sweep knows it."""
@@ -62,90 +62,90 @@ class Turn(Errand):
 
     # The link's side
 
-    def answered(self, head: heads.AnswerHead) -> None:
+    def response_head(self, head: head_parser.ResponseHead) -> None:
         """The head of the answer."""
         parts = self.parts
-        assert self.place is not None
-        uid = self.place.backend.uid
+        assert self.slot is not None
+        uid = self.slot.backend.uid
         if head.status == 503 and self._loading(uid) and not _by_sidecar(head):
-            self.let_go()
-            self.enter(State.PAUSE, parts.sweep.time() + self._pause_s)
+            self.release()
+            self.enter(ExchangeState.BACKOFF, parts.deadlines.time() + self._pause_s)
             self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
             return
         if head.status != 503 and not self.headed:
-            parts.balance.succeeded(uid)
+            parts.balancer.succeeded(uid)
         self.sending.drop()
         if self.reply.begun:
             self._note_id(head)
-        if self.held:
-            parts.observer.waited(self.key, seconds=self.given_at - self.began_at)
-        self._relay = relay = Relay(
+        if self.waited:
+            parts.observer.waited(self.key, seconds=self.slot_at - self.began_at)
+        self._relay = relay = ResponseRelay(
             head,
             self.reply,
             must_end=self.stream,
         )
-        if not self.held:
+        if not self.waited:
             # Shown at once: a client may want to see that its stream has begun.
-            relay.show()
+            relay.send_head()
         if relay.bodyless:
-            self.received(b"")
+            self.response_body(b"")
 
-    def received(self, data: bytes) -> None:
+    def response_body(self, data: bytes) -> None:
         """Bytes of the body."""
         relay = self._relay
         assert relay is not None
-        self._stamp = self.parts.sweep.now
-        if self.state is State.SENT:
+        self._stamp = self.parts.deadlines.now
+        if self.state is ExchangeState.AWAITING:
             self._first(relay)
         out = relay.receive(data)
         if out:
             self.write(out)
-        if relay.verdict is not Verdict.GOES_ON:
-            self._judge(relay)
-        elif self.link is not None and (body := relay.spliced) is not None:
-            self.link.splice(body, self.write, self.parts.sweep)
+        if relay.state is not RelayState.OPEN:
+            self._advance(relay)
+        elif self.upstream is not None and (body := relay.pass_through_body) is not None:
+            self.upstream.pass_through(body, self.write, self.parts.deadlines)
 
-    def settled(self) -> None:
+    def read_done(self) -> None:
         """All of a read is here: a head without a body goes out alone."""
         if self._relay is not None and (out := self._relay.flush()):
             self.write(out)
 
     @guarded
-    def lost(self, *, clean: bool, untaken: bool) -> None:
+    def upstream_closed(self, *, clean: bool, untaken: bool) -> None:
         """The backend's connection ended."""
-        link, self.link = self.link, None
+        link, self.upstream = self.upstream, None
         relay = self._relay
         if relay is None:
             reused = link is not None and link.reused
-            match endings.following(untaken=untaken, reused=reused):
-                case endings.Next.DIAL:
-                    self.dial(fresh=True)
-                case endings.Next.WAIT:
+            match endings.after_loss(untaken=untaken, reused=reused):
+                case endings.AfterLoss.DIAL:
+                    self.connect(fresh=True)
+                case endings.AfterLoss.WAIT:
                     self.unreachable()
-                case endings.Next.FAIL:
+                case endings.AfterLoss.FAIL:
                     self._broken_off()
             return
         out = relay.end(clean=clean)
-        if self.state is State.SENT and relay.begun:
+        if self.state is ExchangeState.AWAITING and relay.begun:
             self._first(relay)
         if out:
             self.write(out)
-        self._judge(relay)
+        self._advance(relay)
 
     @guarded
     def pod_vanished(self, pod_uid: str) -> None:
         """Its endpoint may be gone: then it is as if the upstream connection had broken."""
-        if self.place is None or self.place.backend.pod_uid != pod_uid:
+        if self.slot is None or self.slot.backend.pod_uid != pod_uid:
             return
         match self.state:
-            case State.NAME | State.DIAL:
+            case ExchangeState.RESOLVING | ExchangeState.CONNECTING:
                 # Nothing was sent: another endpoint may serve it.
-                self.parts.pool.leave(self._address(), self)
+                self.parts.pool.cancel(self._address(), self)
                 self.unreachable()
             case _:
-                if self.link is not None:
-                    self.link.abandon()
-                self.lost(clean=False, untaken=False)
+                if self.upstream is not None:
+                    self.upstream.abort()
+                self.upstream_closed(clean=False, untaken=False)
 
     # The client's side
 
@@ -157,98 +157,103 @@ class Turn(Errand):
     def pause(self) -> None:
         """The client takes no more for now: neither does the backend's connection give."""
         self.paused = True
-        if self.link is not None:
-            self.link.pause()
-        if self.state is State.BODY:
-            self.enter(State.BODY, self.parts.sweep.time() + self.parts.config.client_stall_s)
+        if self.upstream is not None:
+            self.upstream.pause()
+        if self.state is ExchangeState.RELAYING:
+            self.enter(
+                ExchangeState.RELAYING,
+                self.parts.deadlines.time() + self.parts.config.client_stall_s,
+            )
 
     def resume(self) -> None:
         """Undo `pause`."""
         self.paused = False
-        if self.link is not None:
-            self.link.resume()
-        if self.state is State.BODY:
-            self._stamp = self.parts.sweep.time()
-            self.enter(State.BODY, self._stamp + self.idle_s)
+        if self.upstream is not None:
+            self.upstream.resume()
+        if self.state is ExchangeState.RELAYING:
+            self._stamp = self.parts.deadlines.time()
+            self.enter(ExchangeState.RELAYING, self._stamp + self.idle_s)
 
     # The sweep's side
 
     @guarded
-    def expired(self, now: float) -> None:
+    def on_deadline(self, now: float) -> None:
         """A heartbeat, or a limit, is due."""
-        if self.beat_at <= now:
-            self.beat_at = now + self.beat_s
+        if self.heartbeat_at <= now:
+            self.heartbeat_at = now + self.heartbeat_s
             if not self.paused:
-                self.write(self.reply.heartbeat(date=self.parts.sweep.date()))
-        if self.limit <= now:
-            self._late(now)
-        self.due = min(self.beat_at, self.limit)
+                self.write(self.reply.heartbeat(date=self.parts.deadlines.date()))
+        if self.state_deadline <= now:
+            self._deadline_passed(now)
+        self.deadline = min(self.heartbeat_at, self.state_deadline)
 
-    def _late(self, now: float) -> None:
+    def _deadline_passed(self, now: float) -> None:
         match self.state:
-            case State.WAIT:
+            case ExchangeState.WAITING:
                 self._waited_too_long()
-            case State.PAUSE:
-                self.hold()
-            case State.SENT | State.BODY if self.paused:
+            case ExchangeState.BACKOFF:
+                self.wait_for_endpoint()
+            case ExchangeState.AWAITING | ExchangeState.RELAYING if self.paused:
                 # It reads nothing; whoever waits for its place has waited long enough.
                 self.gone()
-            case State.BODY if self._heard_at() + self.idle_s > now:
-                self.limit = self._heard_at() + self.idle_s
+            case ExchangeState.RELAYING if self._heard_at() + self.idle_s > now:
+                self.state_deadline = self._heard_at() + self.idle_s
             case _:
-                self._blame("silent", base_s=load_balancer.HUNG_S)
+                self._report_endpoint_failure("silent", base_s=load_balancer.HUNG_S)
                 raise error_messages.upstream_timeout()
 
     def _heard_at(self) -> float:
-        return self._stamp if self.link is None else max(self._stamp, self.link.heard_at)
+        return (
+            self._stamp if self.upstream is None else max(self._stamp, self.upstream.bytes_seen_at)
+        )
 
     # To the end
 
-    def _first(self, relay: Relay) -> None:
+    def _first(self, relay: ResponseRelay) -> None:
         """The first byte of the body is here, or its end is."""
-        self.beat_at = NEVER
-        now = self.parts.sweep.time()
-        self.enter(State.BODY, now + self.idle_s)
-        if relay.fits:
+        self.heartbeat_at = NEVER
+        now = self.parts.deadlines.time()
+        self.enter(ExchangeState.RELAYING, now + self.idle_s)
+        if relay.can_follow:
             self.first_byte_at = now
             self.parts.observer.first_byte(self.key, seconds=now - self.began_at)
 
-    def _judge(self, relay: Relay) -> None:
-        match relay.verdict:
-            case Verdict.WHOLE:
-                link, self.link = self.link, None
+    def _advance(self, relay: ResponseRelay) -> None:
+        match relay.state:
+            case RelayState.COMPLETE:
+                link, self.upstream = self.upstream, None
                 if link is not None:
                     link.finish(keep=relay.reusable)
                 self.close()
-                self.visitor.done(relay.outcome)
-            case Verdict.TOLD:
+                self.visitor.finish(relay.outcome)
+            case RelayState.REPLACED:
                 assert relay.error is not None
                 self.close()
-                self.visitor.tell(relay.error, relay.outcome)
-            case Verdict.UNFIT:
+                self.visitor.end_with_event(relay.error, relay.outcome)
+            case RelayState.NO_STREAM:
                 self.fail(error_messages.not_an_event_stream())
-            case Verdict.LOST:
+            case RelayState.BROKEN:
                 self._broken_off()
-            case Verdict.GOES_ON:
+            case RelayState.OPEN:
                 pass
 
     def _broken_off(self) -> None:
-        self._blame("lost", base_s=load_balancer.LOST_S)
-        if self.place is not None:
-            self.parts.endpoints.response_broke(self.key, self.place.backend)
+        self._report_endpoint_failure("lost", base_s=load_balancer.LOST_S)
+        if self.slot is not None:
+            self.parts.endpoints.response_broke(self.key, self.slot.backend)
         self.fail(error_messages.upstream_lost())
 
-    def _note_id(self, head: heads.AnswerHead) -> None:
+    def _note_id(self, head: head_parser.ResponseHead) -> None:
         """The early 200 bears ours: the engine's own is for whoever reads both logs."""
         own = next((value for low, _, value in head.fields if low == b"x-request-id"), None)
         if own is not None:
             extra = {**self.names(), "engine_request_id": own.decode("latin-1")}
             log.info("the engine has another id for a request", extra=extra)
 
-    def _blame(self, reason: str, *, base_s: float) -> None:
-        if self.place is not None:
-            uid = self.place.backend.uid
-            self.parts.balance.failed(uid, base_s=base_s, now=self.parts.clock())
+    def _report_endpoint_failure(self, reason: str, *, base_s: float) -> None:
+        if self.slot is not None:
+            uid = self.slot.backend.uid
+            self.parts.balancer.failed(uid, base_s=base_s, now=self.parts.clock())
             log.warning("endpoint failed", extra={**self.names(), "reason": reason})
         self.parts.observer.backend_failed(self.key, reason=reason)
 
@@ -260,12 +265,12 @@ class Turn(Errand):
             not self.passive
             and route is not None
             and route.cold_start is ColdStart.KEEPALIVE
-            and not parts.balance.has_answered(uid)
-            and (self.held or parts.demand.leased(self.key))
-            and parts.sweep.time() + self._pause_s < self.deadline
+            and not parts.balancer.has_answered(uid)
+            and (self.waited or parts.demand.leased(self.key))
+            and parts.deadlines.time() + self._pause_s < self.activation_deadline
         )
 
 
-def _by_sidecar(head: heads.AnswerHead) -> bool:
+def _by_sidecar(head: head_parser.ResponseHead) -> bool:
     """Whether a proxy beside the engine answers in its place: the engine may have died of it."""
     return any(low == b"server" and b"envoy" in value.lower() for low, _, value in head.fields)

@@ -30,7 +30,7 @@ class Uploading(Protocol):
     def resume_writing(self) -> None: ...
 
 
-class Upload(asyncio.BufferedProtocol):
+class LargeBodyReader(asyncio.BufferedProtocol):
     """Takes a connection over until the body is whole: no bytes objects, no joining."""
 
     __slots__ = ("_data", "_front", "_have", "_size", "_view")

@@ -14,12 +14,12 @@ from hearth.proxy.observer import Outcome
 from hearth.proxy.routing import api_paths, auth
 from hearth.proxy.routing.endpoint_queue import shutting_down
 from hearth.proxy.routing.hosts import OneService, Scope
-from hearth.proxy.wire import heads, rewriting
+from hearth.proxy.wire import head_parser, header_rules
 from hearth.proxy.wire.farewell import Farewell
-from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.plans import Plan, cors_lines, cross_site
-from hearth.proxy.wire.reply import Reply
+from hearth.proxy.wire.head_cache import RequestTemplate, cors_lines, cross_site
+from hearth.proxy.wire.response_writer import ResponseWriter
 from hearth.proxy.wire.sending import prepared
+from hearth.proxy.wire.shared import Shared
 from hearth.proxy.wire.states import Client
 from hearth.proxy.wire.turn import Turn
 from hearth.routes import Route
@@ -38,17 +38,32 @@ _STEP_BYTES = 1 << 20
 
 
 class Visit(Farewell):
-    """`open`, then `start` with the body; from then on it answers by itself."""
+    """`check_head`, then `start` with the body; from then on it answers by itself."""
 
-    __slots__ = ("_asked", "_head", "_opened", "_paused", "_peer", "_scheme", "_scope", "_sent_key")
+    __slots__ = (
+        "_api_path",
+        "_head",
+        "_opened",
+        "_paused",
+        "_peer",
+        "_scheme",
+        "_scope",
+        "_sent_key",
+    )
 
     def __init__(
-        self, parts: Parts, client: Client, head: heads.RequestHead, *, peer: bytes, scheme: bytes
+        self,
+        parts: Shared,
+        client: Client,
+        head: head_parser.RequestHead,
+        *,
+        peer: bytes,
+        scheme: bytes,
     ) -> None:
         extra = cors_lines(head, parts.config)
-        reply = Reply(
+        reply = ResponseWriter(
             http11=head.http11,
-            last=not head.keep,
+            last=not head.keep_alive,
             extra=extra,
             ids=parts.request_ids,
             request_id=head.request_id,
@@ -58,7 +73,7 @@ class Visit(Farewell):
         self._head = head
         self._peer = peer
         self._scheme = scheme
-        self._asked = _PASSIVE
+        self._api_path = _PASSIVE
         self._scope: Scope | None = None
         self._sent_key: str | None = None
         self._opened: Route | None = None
@@ -68,13 +83,13 @@ class Visit(Farewell):
 
     # Before the body
 
-    def open(self) -> bool:
-        """Whether the body may come; if not, `knock` decides.  Raises GatewayError."""
+    def check_head(self) -> bool:
+        """Whether the body may come; if not, `authenticate` decides.  Raises GatewayError."""
         head, parts = self._head, self._parts
         asked = api_paths.read(head.method, head.path)
         if isinstance(asked, api_paths.Inference):
-            head.lead_to(api_paths.canonical(head.path))
-        self._scope = scope = parts.door.scope(head.host)
+            head.set_path(api_paths.canonical(head.path))
+        self._scope = scope = parts.router.scope(head.host)
         if cross_site(head, parts.config):
             raise error_messages.cross_site(head.field(b"origin").decode("latin-1"))
         if parts.stopping:
@@ -83,25 +98,25 @@ class Visit(Farewell):
             raise error_messages.starting()
         passive = not isinstance(asked, api_paths.Inference)
         if isinstance(asked, api_paths.Inference):
-            self._asked = asked
+            self._api_path = asked
         self._sent_key = auth.sent_key(
             head.field(b"authorization"),
-            head.field(b"x-api-key") if self._asked.anthropic else b"",
+            head.field(b"x-api-key") if self._api_path.anthropic else b"",
         )
         if not isinstance(scope, OneService):
             if passive:
                 host = parts.config.hosts.one_service_hosts(scope)
                 raise api_paths.names_no_model(head.method, head.path, host=host)
             return self._plain()
-        route = parts.door.route(scope.key)
+        route = parts.router.route(scope.key)
         self._key = scope.key
         self._opened = route
-        return parts.door.open(route, self._sent_key) and self._plain()
+        return parts.router.is_allowed(route, self._sent_key) and self._plain()
 
-    async def knock(self) -> None:
+    async def authenticate(self) -> None:
         """Find out whether the sender may use the service of its Host.  Raises GatewayError."""
         assert self._opened is not None
-        await self._parts.door.knock(self._opened, self._sent_key)
+        await self._parts.router.authenticate(self._opened, self._sent_key)
         self._plain()
 
     def _plain(self) -> bool:
@@ -114,7 +129,7 @@ class Visit(Farewell):
 
     def start(self, held: BufferedBody) -> None:
         """Serve the request, now that all of it is here."""
-        self._held = held
+        self._body = held
         if not self._coding:
             self._begin(held)
         elif len(held.data) <= _DECODED_AT_ONCE_BYTES:
@@ -146,21 +161,21 @@ class Visit(Farewell):
 
     async def _decode(self) -> None:
         """A body is decompressed beside the loop, and counted as it grows."""
-        held = self._held
+        held = self._body
         assert held is not None
         limit_bytes = self._parts.config.body_limit_bytes
         try:
             async with self._parts.decoders:
                 decoding = content_codings.Decoding(self._coding, held.data)
                 size, data = len(held.data), bytearray()
-                while not (self._over or decoding.done):
+                while not (self._done or decoding.done):
                     data += await _beside(decoding.step, _STEP_BYTES)
-                    if self._over:
+                    if self._done:
                         return
                     if len(data) > limit_bytes:
                         raise error_messages.body_too_large(limit_bytes)
                     held.grow(size + len(data))
-            if self._over:
+            if self._done:
                 return
             held.replace(data)
         except content_codings.DecodingError as error:
@@ -193,9 +208,9 @@ class Visit(Farewell):
 
     async def _read_and_go(self) -> None:
         """A big body is read beside the loop."""
-        assert self._held is not None
+        assert self._body is not None
         try:
-            target, spans = await _beside(_read_big, self._held.data, self._content_type)
+            target, spans = await _beside(_read_big, self._body.data, self._content_type)
         except GatewayError as problem:
             self.fail(problem)
         except Exception:
@@ -207,13 +222,13 @@ class Visit(Farewell):
         self, target: body_fields.BodyFields, spans: tuple[body_fields.Span, ...] | None
     ) -> None:
         try:
-            if self._over:
+            if self._done:
                 return
             if not self._enter(target):
                 route = self._route()
-                await self._parts.door.knock(route, self._sent_key)
+                await self._parts.router.authenticate(route, self._sent_key)
                 self._opened = route
-            if not self._over:
+            if not self._done:
                 self._go(target, spans)
         except GatewayError as problem:
             self.fail(problem)
@@ -224,21 +239,21 @@ class Visit(Farewell):
         """Whether the sender may use the service it names, by what is known."""
         assert self._scope is not None
         self._model = target.model
-        door = self._parts.door
+        door = self._parts.router
         if isinstance(self._scope, OneService):
             # The sender was let in before the body, which may have taken its time.
             route, before = self._route(), self._opened
             same = before is not None and before.authentication == route.authentication
-            return same or door.open(route, self._sent_key)
-        self._key = door.named(target.model, self._scope)
+            return same or door.is_allowed(route, self._sent_key)
+        self._key = door.service_for(target.model, self._scope)
         self._opened = door.route(self._key)
-        return door.open(self._opened, self._sent_key)
+        return door.is_allowed(self._opened, self._sent_key)
 
     def _route(self) -> Route:
         """As it is now.  Raises GatewayError, also where it is not that of the service that let the
         sender in."""
         assert self._key is not None
-        route = self._parts.door.route(self._key)
+        route = self._parts.router.route(self._key)
         if self._opened is not None and route.uid != self._opened.uid:
             raise error_messages.model_deleted()
         return route
@@ -255,18 +270,25 @@ class Visit(Farewell):
         turn.run()
 
     def take_over(
-        self, plan: Plan, route: Route, body: bytes, *, model: str, stream: bool, began_at: float
+        self,
+        plan: RequestTemplate,
+        route: Route,
+        body: bytes,
+        *,
+        model: str,
+        stream: bool,
+        began_at: float,
     ) -> Turn:
         """A request of which all is known; one that has not begun yet is to be `run`.  Raises
         GatewayError."""
         self._began_at = began_at
-        self._asked = plan.asked
+        self._api_path = plan.api_path
         self._key = route.key
         self._model = model
         self._opened = route
-        self._held = BufferedBody(self._parts.budget)
-        self._held.grow(len(body))
-        self._held.data = body
+        self._body = BufferedBody(self._parts.budget)
+        self._body.grow(len(body))
+        self._body.data = body
         authenticated = route.authentication is not None or route.engine_keyed
         fields = plan.fields(self._peer, authenticated=authenticated, stream=stream)
         target = body_fields.BodyFields(model=model, stream=stream)
@@ -285,11 +307,11 @@ class Visit(Farewell):
         fields: bytes | None = None,
     ) -> Turn:
         """`fields`: what the backend is told, where that is known."""
-        assert self._held is not None
-        head, stream = self._head, target.stream and self._asked.streams
+        assert self._body is not None
+        head, stream = self._head, target.stream and self._api_path.streams
         authenticated = route.authentication is not None or route.engine_keyed
         if fields is None:
-            fields = rewriting.forwarded(
+            fields = header_rules.upstream_fields(
                 head,
                 peer=self._peer,
                 scheme=self._scheme,
@@ -297,7 +319,7 @@ class Visit(Farewell):
                 stream=stream,
                 json=not (self._passive or target.multipart),
             )
-        sending = prepared(head, target, self._held, fields=fields, authenticated=authenticated)
+        sending = prepared(head, target, self._body, fields=fields, authenticated=authenticated)
         sending.spans = spans
         self._turn = turn = Turn(
             self._parts,
@@ -315,7 +337,7 @@ class Visit(Farewell):
 
     @property
     def _passive(self) -> bool:
-        return self._asked is _PASSIVE
+        return self._api_path is _PASSIVE
 
     @property
     def _coding(self) -> str:
@@ -334,11 +356,11 @@ class Visit(Farewell):
         if self._turn is not None:
             self._turn.gone()
         else:
-            self._finish(Outcome.CLIENT_CANCELLED)
+            self._end(Outcome.CLIENT_CANCELLED)
 
-    def retire(self) -> None:
+    def drain(self) -> None:
         """The connection ends with this answer."""
-        self.reply.last = True
+        self.reply.close_after_response = True
 
     def cut(self) -> None:
         """The gateway stops: end it, in the form its client understands."""

@@ -14,11 +14,11 @@ from hearth.demand import DemandClaim
 from hearth.proxy.body import body_fields
 from hearth.proxy.observer import Outcome, RequestDetails
 from hearth.proxy.routing.endpoint_queue import EndpointSlot
-from hearth.proxy.wire.link import Link
-from hearth.proxy.wire.parts import Parts
-from hearth.proxy.wire.plans import Answer, Plan
+from hearth.proxy.wire.head_cache import RequestTemplate, ResponseTemplate
+from hearth.proxy.wire.shared import Shared
 from hearth.proxy.wire.states import Client
 from hearth.proxy.wire.turn import Turn
+from hearth.proxy.wire.upstream_connection import UpstreamConnection
 from hearth.proxy.wire.visit import Visit
 from hearth.routes import Route
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 class WarmClient(Client, Protocol):
     """The connection, as the short way knows it."""
 
-    plan: Plan | None
+    template: RequestTemplate | None
     """The kind of its last request."""
 
     def address(self) -> bytes:
@@ -46,30 +46,30 @@ class Warm:
     __slots__ = (
         "_began_at",
         "_begin",
-        "_claim",
         "_client",
         "_data",
+        "_demand_claim",
         "_headed",
         "_key",
         "_left",
-        "_link",
         "_model",
         "_name",
         "_parts",
-        "_place",
-        "_plan",
         "_raw",
         "_route",
+        "_slot",
         "_span",
         "_stream",
-        "due",
+        "_template",
+        "_upstream",
+        "deadline",
     )
 
     def __init__(
         self,
-        parts: Parts,
+        parts: Shared,
         client: WarmClient,
-        plan: Plan,
+        plan: RequestTemplate,
         route: Route,
         place: EndpointSlot,
         claim: DemandClaim,
@@ -82,11 +82,11 @@ class Warm:
     ) -> None:
         self._parts = parts
         self._client = client
-        self._plan = plan
+        self._template = plan
         self._route = route
         self._key = route.key
-        self._place = place
-        self._claim = claim
+        self._slot = place
+        self._demand_claim = claim
         self._data = data
         """Of no more use, and given back, once the answer is whole."""
         self._begin = begin
@@ -100,19 +100,19 @@ class Warm:
         """Whether it has counted as an answer."""
         self._left = False
         """Whether the client was lost within the write of its answer."""
-        self._link: Link | None = None
-        self._began_at = now = parts.sweep.time()
-        self.due = now + route.response_timeout_s
-        parts.sweep.watch(self)
+        self._upstream: UpstreamConnection | None = None
+        self._began_at = now = parts.deadlines.time()
+        self.deadline = now + route.response_timeout_s
+        parts.deadlines.add(self)
         parts.running.add(self)
 
     def run(self) -> None:
         """Begin: its client knows it now."""
-        self._parts.pool.ask(self._address(), self)
+        self._parts.pool.acquire(self._address(), self)
 
     # The pool's side
 
-    def connected(self, link: Link) -> None:
+    def connected(self, link: UpstreamConnection) -> None:
         """Send it."""
         try:
             self._send(link)
@@ -120,27 +120,27 @@ class Warm:
             log.exception("request failed")
             self.failed()
 
-    def _send(self, link: Link) -> None:
-        self._link = link
-        plan, begin = self._plan, self._begin
+    def _send(self, link: UpstreamConnection) -> None:
+        self._upstream = link
+        plan, begin = self._template, self._begin
         body = memoryview(self._data)[begin:]
         authenticated = self._route.authentication is not None or self._route.engine_keyed
         peer = self._client.address()
         fields = plan.fields(peer, authenticated=authenticated, stream=self._stream)
-        backend = self._place.backend
+        backend = self._slot.backend
         if backend.engine_key is not None:
             fields += self._parts.engine_keys.field_line(self._key.namespace, backend)
         fields += b"Content-Length: "
         if self._span is None:
             size = b"%d\r\n\r\n" % len(body)
-            link.carry(self, b"".join((plan.line, link.host, fields, size, body)))
+            link.carry(self, b"".join((plan.request_line, link.host, fields, size, body)))
             return
         start, stop = self._span
         name = msgspec.json.encode(self._name)
         size = b"%d\r\n\r\n" % (len(body) - stop + start + len(name))
         link.carry(
             self,
-            b"".join((plan.line, link.host, fields, size, body[:start], name, body[stop:])),
+            b"".join((plan.request_line, link.host, fields, size, body[:start], name, body[stop:])),
         )
 
     def unreachable(self) -> None:
@@ -163,7 +163,7 @@ class Warm:
             self._raw = data
             self._leave()
             return
-        found = self._plan.answers.find(data)
+        found = self._template.responses.find(data)
         if found is not None:
             kind, begin, size = found
             if len(data) == begin + size:
@@ -173,23 +173,23 @@ class Warm:
                 # Engines write their heads first.
                 self._raw = data
                 self._headed = True
-                self._parts.balance.succeeded(self._place.backend.uid)
+                self._parts.balancer.succeeded(self._slot.backend.uid)
                 return
         self._raw = data
         self._leave()
 
-    def lost(self, *, clean: bool, untaken: bool) -> None:
+    def upstream_closed(self, *, clean: bool, untaken: bool) -> None:
         """The connection ended before the answer was whole."""
-        self._leave()[0].lost(clean=clean, untaken=untaken and not self._raw)
+        self._leave()[0].upstream_closed(clean=clean, untaken=untaken and not self._raw)
 
     def failed(self) -> None:
         """A defect of ours."""
         if self._data:
-            self._leave()[1].mistaken()
+            self._leave()[1].internal_error()
             return
         # It was over: the client has its answer, or part of it.
-        self._place.release()
-        self._claim.release()
+        self._slot.release()
+        self._demand_claim.release()
         self._client.abort()
 
     # The client's side, the sweep's and the gateway's
@@ -208,13 +208,13 @@ class Warm:
     def resume(self) -> None:
         """It never paused."""
 
-    def mistaken(self) -> None:
+    def internal_error(self) -> None:
         """A defect of ours."""
         self.failed()
 
-    def retire(self) -> None:
+    def drain(self) -> None:
         """The connection ends with this answer."""
-        self._leave()[1].retire()
+        self._leave()[1].drain()
 
     def cut(self) -> None:
         """The gateway stops."""
@@ -222,34 +222,34 @@ class Warm:
 
     def pod_vanished(self, pod_uid: str) -> None:
         """A pod's object is gone."""
-        if self._place.backend.pod_uid != pod_uid:
+        if self._slot.backend.pod_uid != pod_uid:
             return
-        if self._link is None:
-            self._parts.pool.leave(self._address(), self)
+        if self._upstream is None:
+            self._parts.pool.cancel(self._address(), self)
         self._leave(dial=False)[0].pod_vanished(pod_uid)
 
-    def expired(self, now: float) -> None:
+    def on_deadline(self, now: float) -> None:
         """The backend is silent."""
-        self._leave()[0].expired(now)
+        self._leave()[0].on_deadline(now)
 
     # Ends
 
-    def _finish(self, kind: Answer, body: memoryview) -> None:
-        parts, link, key, client = self._parts, self._link, self._key, self._client
+    def _finish(self, kind: ResponseTemplate, body: memoryview) -> None:
+        parts, link, key, client = self._parts, self._upstream, self._key, self._client
         assert link is not None
-        parts.sweep.forget(self)
+        parts.deadlines.remove(self)
         parts.running.discard(self)
         # Before the write: it may say at once that the client takes no more.
         size, self._data = len(self._data), b""
         parts.budget.release(size)
         client.write(b"".join((kind.before, b"%d" % len(body), kind.after, body)))
-        self._link = None
-        link.finish(keep=kind.keep)
+        self._upstream = None
+        link.finish(keep=kind.keep_alive)
         if not self._headed:
-            parts.balance.succeeded(self._place.backend.uid)
-        self._place.release()
-        self._claim.release()
-        seconds = parts.sweep.time() - self._began_at
+            parts.balancer.succeeded(self._slot.backend.uid)
+        self._slot.release()
+        self._demand_claim.release()
+        seconds = parts.deadlines.time() - self._began_at
         parts.observer.first_byte(key, seconds=seconds)
         outcome = Outcome.CLIENT_CANCELLED if self._left else kind.outcome
         parts.observer.finished(
@@ -260,11 +260,11 @@ class Warm:
             details=self._details(len(body), seconds) if parts.observer.detailed else None,
         )
         parts.changed()
-        client.answered(keep=not self._plan.last)
+        client.response_done(keep=not self._template.close_after_response)
 
     def _details(self, body_bytes: int, seconds: float) -> RequestDetails:
         return RequestDetails(
-            request_id=self._plan.head.request_id or self._parts.request_ids.make(),
+            request_id=self._template.head.request_id or self._parts.request_ids.make(),
             model=self._model,
             body_bytes=body_bytes,
             first_byte_s=seconds,
@@ -272,21 +272,21 @@ class Warm:
         )
 
     def _address(self) -> tuple[str, int]:
-        return self._place.backend.host, self._place.backend.port
+        return self._slot.backend.host, self._slot.backend.port
 
     def _leave(self, *, dial: bool = True) -> tuple[Turn, Visit]:
         """Go on the long way, as if it had been taken from the beginning."""
-        parts, link = self._parts, self._link
-        self._link = None
-        parts.sweep.forget(self)
+        parts, link = self._parts, self._upstream
+        self._upstream = None
+        parts.deadlines.remove(self)
         parts.running.discard(self)
         data, self._data = self._data, b""
         parts.budget.release(len(data))
         client = self._client
-        visit = Visit(parts, client, self._plan.head, peer=client.address(), scheme=b"http")
+        visit = Visit(parts, client, self._template.head, peer=client.address(), scheme=b"http")
         client.changed_over(visit)
         turn = visit.take_over(
-            self._plan,
+            self._template,
             self._route,
             data[self._begin :],
             model=self._model,
@@ -294,12 +294,17 @@ class Warm:
             began_at=self._began_at,
         )
         turn.carry_on(
-            self._claim, self._place, link, route=self._route, name=self._name, limit=self.due
+            self._demand_claim,
+            self._slot,
+            link,
+            route=self._route,
+            name=self._name,
+            limit=self.deadline,
         )
         turn.headed = self._headed
         if link is not None:
             link.hand_over(turn, self._raw)
         elif dial:
-            parts.pool.leave(self._address(), self)
-            turn.dial()
+            parts.pool.cancel(self._address(), self)
+            turn.connect()
         return turn, visit

@@ -62,10 +62,10 @@ class World:
         try:
             place = self.activation.enqueue(KEY, waiter)
         except GatewayError as problem:
-            waiter.refused(problem)
+            waiter.waiting_ended(problem)
         else:
             if place is not None:
-                waiter.granted(place)
+                waiter.slot_granted(place)
         return waiter
 
     @property
@@ -79,10 +79,10 @@ class Waiter:
     def __init__(self, world: World, name: str, ticket: int) -> None:
         self.world, self.name, self.ticket = world, name, ticket
 
-    def granted(self, place: EndpointSlot) -> None:
+    def slot_granted(self, place: EndpointSlot) -> None:
         self.world.got.append((self.name, place))
 
-    def refused(self, problem: GatewayError) -> None:
+    def waiting_ended(self, problem: GatewayError) -> None:
         self.world.got.append((self.name, problem.code))
 
 
@@ -162,8 +162,8 @@ def test_a_place_is_given_back_once():
 
 def test_a_place_given_back_in_the_call_that_grants_it_goes_to_the_next():
     class Refuses(Waiter):
-        def granted(self, place: EndpointSlot) -> None:
-            super().granted(place)
+        def slot_granted(self, place: EndpointSlot) -> None:
+            super().slot_granted(place)
             place.release()
 
     w = World()

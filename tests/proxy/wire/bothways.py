@@ -17,11 +17,11 @@ from hearth.demand import DemandTable
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.routing.hosts import HostTable
-from hearth.proxy.wire.front import Front
-from hearth.proxy.wire.link import Link
-from hearth.proxy.wire.names import Model
-from hearth.proxy.wire.parts import Running
-from hearth.proxy.wire.states import Phase
+from hearth.proxy.wire.client_connection import ClientConnection
+from hearth.proxy.wire.shared import Running
+from hearth.proxy.wire.states import ConnectionState
+from hearth.proxy.wire.upstream_connection import UpstreamConnection
+from hearth.proxy.wire.upstream_models import Model
 from hearth.routes import Backend, ColdStart, KeyRef, Route, RouteTable
 from tests.proxy.stage import CHAT, HOST, KEY, SHARED, Record
 from tests.proxy.wire.transports import Kernel
@@ -194,7 +194,7 @@ class Pipe:
         pass
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        if name == "socket" and isinstance(self.protocol, Link):
+        if name == "socket" and isinstance(self.protocol, UpstreamConnection):
             return Kernel(sent=self._sent, acked=len(self.data))
         return ("10.0.0.9", 1) if name == "peername" else default
 
@@ -204,7 +204,7 @@ class Client:
     """One connection."""
 
     pipe: Pipe
-    front: Front
+    front: ClientConnection
 
 
 @dataclass(eq=False)
@@ -452,11 +452,11 @@ class World:
     async def _nap(self, seconds: float) -> None:
         self.ahead_s += seconds
 
-    async def _connect(self, address: tuple[str, int]) -> Link:
+    async def _connect(self, address: tuple[str, int]) -> UpstreamConnection:
         await asyncio.sleep(0)
         if not self.up[address[1] - 1]:
             raise ConnectionRefusedError
-        link = Link(self.parts.pool, address)
+        link = UpstreamConnection(self.parts.pool, address)
         self.dialled.append(Conn(Pipe(link), address[1] - 1))
         if self.hurt:
             self.hurt = False
@@ -484,16 +484,16 @@ class World:
             async with await anyio.connect_tcp(*address):
                 assert self.gateway._parts is not None
                 self.parts = self.gateway._parts
-                while not self.parts.fronts:
+                while not self.parts.connections:
                     await anyio.lowlevel.checkpoint()
-                (front,) = self.parts.fronts
+                (front,) = self.parts.connections
                 self.web = front._web
-            while self.parts.fronts:
+            while self.parts.connections:
                 await anyio.lowlevel.checkpoint()
             self.parts.running = InOrder(self.all)
-            self.parts.sweep.time = self.clock
+            self.parts.deadlines.time = self.clock
             self.parts.pool._connect = self._connect
-            self.parts.names._ask = self._names
+            self.parts.models._fetch = self._names
             self.gateway._keys._sleep = self._nap
             self.gateway._prober._answer = self._probe
             try:
@@ -517,7 +517,7 @@ class World:
     async def _enter(self, c: int) -> Client | None:
         client = self.clients.get(c)
         if client is None and not self.drained:
-            front = Front(self.parts, self.web)
+            front = ClientConnection(self.parts, self.web)
             client = self.clients[c] = Client(Pipe(front), front)
             self.all.append(client)
             await self.settle()
@@ -574,7 +574,7 @@ class World:
     def _ahead(self, client: Client) -> int:
         """Bytes of requests that wait for their turn, on both ways alike."""
         front = client.front
-        if front.state is Phase.IDLE and not front.buffer:
+        if front.state is ConnectionState.IDLE and not front.buffer:
             return 0
         pads = front.buffer.count(b" HTTP/1.1\r\n") if self.short else 0
         return len(front.buffer) + pads * len(PAD)
@@ -674,11 +674,11 @@ class World:
 
     async def _later(self, seconds: float) -> None:
         self.ahead_s += seconds
-        sweep = self.parts.sweep
+        sweep = self.parts.deadlines
         now = sweep.now = sweep.time()
-        for item in sorted(sweep._watched, key=lambda item: item.due):
-            if item in sweep._watched and item.due <= now:
-                item.expired(now)
+        for item in sorted(sweep._watched, key=lambda item: item.deadline):
+            if item in sweep._watched and item.deadline <= now:
+                item.on_deadline(now)
 
     async def _drain(self, limit_s: float) -> None:
         if not self.drained:
@@ -773,12 +773,12 @@ class World:
 
     def left(self) -> tuple:
         """What is to be nothing once all clients are gone, and the backends' health."""
-        loads = self.parts.balance._loads
+        loads = self.parts.balancer._loads
         return (
             self.gateway.buffered_bytes,
             len(self.parts.running),
-            len(self.parts.fronts),
-            [type(item).__name__ for item in self.parts.sweep._watched],
+            len(self.parts.connections),
+            [type(item).__name__ for item in self.parts.deadlines._watched],
             sum(load.in_flight for load in loads.values()),
             sorted(
                 (uid, load.failures, load.proven)

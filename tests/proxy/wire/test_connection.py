@@ -23,7 +23,7 @@ def test_everything_is_harmless_without_a_transport():
     c.resume_reading()
     c.half_close()
     c.break_off(rst=True)
-    assert (c.let_go(), c.address()) == (None, b"")
+    assert (c.detach(), c.address()) == (None, b"")
 
 
 def test_nothing_is_written_once_it_is_broken_off():

@@ -9,14 +9,14 @@ from hearth.proxy.wire import endings
 @pytest.mark.parametrize(
     ("untaken", "reused", "following"),
     [
-        (False, False, endings.Next.FAIL),
-        (False, True, endings.Next.FAIL),
-        (True, True, endings.Next.DIAL),
-        (True, False, endings.Next.WAIT),
+        (False, False, endings.AfterLoss.FAIL),
+        (False, True, endings.AfterLoss.FAIL),
+        (True, True, endings.AfterLoss.DIAL),
+        (True, False, endings.AfterLoss.WAIT),
     ],
 )
 def test_only_what_nobody_can_have_processed_goes_again(untaken, reused, following):
-    assert endings.following(untaken=untaken, reused=reused) is following
+    assert endings.after_loss(untaken=untaken, reused=reused) is following
 
 
 @pytest.mark.parametrize(
@@ -30,12 +30,12 @@ def test_only_what_nobody_can_have_processed_goes_again(untaken, reused, followi
     ],
 )
 def test_a_stream_is_whole_when_it_says_so(must_end, status, events, whole, complete):
-    found = endings.complete(must_end=must_end, status=status, events=events, whole=whole)
+    found = endings.is_complete(must_end=must_end, status=status, events=events, whole=whole)
     assert found == complete
 
 
 def test_outcomes():
-    assert [endings.outcome(s) for s in (200, 399, 400, 503)] == [
+    assert [endings.outcome_of(s) for s in (200, 399, 400, 503)] == [
         Outcome.OK,
         Outcome.OK,
         Outcome.UPSTREAM_STATUS,

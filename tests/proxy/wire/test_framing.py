@@ -4,7 +4,14 @@ import random
 
 import pytest
 
-from hearth.proxy.wire.framing import LAST_CHUNK, Chunked, Misframed, Sized, Unbounded, chunk
+from hearth.proxy.wire.framing import (
+    LAST_CHUNK,
+    ChunkedBody,
+    CloseDelimitedBody,
+    FramingError,
+    LengthBody,
+    chunk,
+)
 
 CONTENT = (b"x" * 200, b"hello", b"a", b"data: [DONE]\n\n", b"y" * 70_000)
 WIRE = (
@@ -30,12 +37,12 @@ def cut(data: bytes, seed: int):
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("decode", [False, True])
 def test_a_chunked_body_passes_however_it_is_cut(seed, decode):
-    body, passed, rest = Chunked(decode=decode), b"", b""
+    body, passed, rest = ChunkedBody(decode=decode), b"", b""
     for piece in cut(WIRE + b"NEXT", seed):
         if body.ended:
             rest += piece
         else:
-            passed += body.walk(piece)
+            passed += body.feed(piece)
             assert body.tail == b"" or TEXT.find(body.tail) >= 0
     assert body.ended
     assert body.rest + rest == b"NEXT"
@@ -46,10 +53,10 @@ def test_a_chunked_body_passes_however_it_is_cut(seed, decode):
 @pytest.mark.parametrize("at", range(len(WIRE[:260])))
 def test_wherever_it_breaks_off_words_of_ours_can_follow(at):
     """The size of the next chunk is kept back, an open chunk is filled: all is well-formed."""
-    body = Chunked()
-    passed = body.walk(WIRE[:at])
-    whole = Chunked(decode=True)
-    text = whole.walk(passed + body.filling(b"data: bye\n\n") + LAST_CHUNK)
+    body = ChunkedBody()
+    passed = body.feed(WIRE[:at])
+    whole = ChunkedBody(decode=True)
+    text = whole.feed(passed + body.complete_with(b"data: bye\n\n") + LAST_CHUNK)
     assert whole.ended
     assert text.endswith(b"data: bye\n\n")
     said = text.removesuffix(b"data: bye\n\n")
@@ -59,19 +66,19 @@ def test_wherever_it_breaks_off_words_of_ours_can_follow(at):
 @pytest.mark.parametrize("left", range(1, 40))
 @pytest.mark.parametrize("text", [b"", b"data: 12345678\n\n"])
 def test_an_open_chunk_of_any_size_can_be_filled(left, text):
-    body = Chunked()
-    passed = body.walk(b"%x\r\n" % (left + 1) + b"z")
-    whole = Chunked(decode=True)
-    content = whole.walk(passed + body.filling(text) + LAST_CHUNK)
+    body = ChunkedBody()
+    passed = body.feed(b"%x\r\n" % (left + 1) + b"z")
+    whole = ChunkedBody(decode=True)
+    content = whole.feed(passed + body.complete_with(text) + LAST_CHUNK)
     assert whole.ended
     assert content.startswith(b"z") and content.endswith(text)
 
 
 def test_a_chunk_too_large_to_be_filled_is_not():
-    body = Chunked()
-    body.walk(b"fffffff\r\nx")
-    with pytest.raises(Misframed):
-        body.filling(b"")
+    body = ChunkedBody()
+    body.feed(b"fffffff\r\nx")
+    with pytest.raises(FramingError):
+        body.complete_with(b"")
 
 
 @pytest.mark.parametrize(
@@ -102,20 +109,20 @@ def test_a_chunk_too_large_to_be_filled_is_not():
     ],
 )
 def test_what_is_no_chunk_is_refused(wire):
-    whole, by_bytes = Chunked(), Chunked()
-    with pytest.raises(Misframed):
-        whole.walk(wire)
-    with pytest.raises(Misframed):
+    whole, by_bytes = ChunkedBody(), ChunkedBody()
+    with pytest.raises(FramingError):
+        whole.feed(wire)
+    with pytest.raises(FramingError):
         for at in range(len(wire)):
-            by_bytes.walk(wire[at : at + 1])
+            by_bytes.feed(wire[at : at + 1])
 
 
 def test_a_chunk_that_comes_alone_is_known_by_its_length():
     for size in (*range(1, 300), 4000, 4085, 4086, 4087, 4088, 4089, 5000):
         wire = b"%x\r\n" % size + b"x" * size + b"\r\n"
-        body = Chunked()
-        assert body.alone(wire) is (size >= 64 and len(wire) < 4096), size
-        assert body.walk(wire) == wire
+        body = ChunkedBody()
+        assert body.is_single_chunk(wire) is (size >= 64 and len(wire) < 4096), size
+        assert body.feed(wire) == wire
         assert body.tail == b"x" * min(size, 64)
 
 
@@ -131,18 +138,18 @@ def test_a_chunk_that_comes_alone_is_known_by_its_length():
     ],
 )
 def test_what_is_not_one_plain_chunk_is_walked(wire):
-    assert not Chunked().alone(wire)
+    assert not ChunkedBody().is_single_chunk(wire)
 
 
 def test_a_body_of_known_length():
-    body = Sized(5)
-    assert (body.walk(b"hel"), body.ended) == (b"hel", False)
-    assert (body.walk(b"loNEXT"), body.ended, body.rest) == (b"lo", True, b"NEXT")
+    body = LengthBody(5)
+    assert (body.feed(b"hel"), body.ended) == (b"hel", False)
+    assert (body.feed(b"loNEXT"), body.ended, body.rest) == (b"lo", True, b"NEXT")
     assert body.tail == b"hello"
-    assert Sized(0).ended
+    assert LengthBody(0).ended
 
 
 def test_a_body_that_ends_with_its_connection():
-    body = Unbounded()
-    assert body.walk(b"x" * 100) == b"x" * 100
+    body = CloseDelimitedBody()
+    assert body.feed(b"x" * 100) == b"x" * 100
     assert (body.ended, body.tail) == (False, b"x" * 64)

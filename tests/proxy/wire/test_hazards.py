@@ -10,9 +10,9 @@ import anyio.lowlevel
 import pytest
 
 from hearth.proxy.wire import framing
-from hearth.proxy.wire.front import Front
-from hearth.proxy.wire.link import Link
-from hearth.proxy.wire.sweep import NEVER
+from hearth.proxy.wire.client_connection import ClientConnection
+from hearth.proxy.wire.deadlines import NEVER
+from hearth.proxy.wire.upstream_connection import UpstreamConnection
 from hearth.proxy.wire.warm import Warm
 from hearth.routes import KeyRef
 from tests.proxy import backend
@@ -37,19 +37,19 @@ PAD = b"X-Pad: " + b"x" * 5000
 """Heads as long as this take the long way."""
 
 
-def asks(s: Stage, data: bytes) -> tuple[Front, Transport]:
+def asks(s: Stage, data: bytes) -> tuple[ClientConnection, Transport]:
     """A client that has sent `data` in one read."""
-    front, transport = Front(s.gateway._parts, asyncio.Protocol), Transport()
+    front, transport = ClientConnection(s.gateway._parts, asyncio.Protocol), Transport()
     transport.protocol = front
     front.connection_made(transport)
     front.data_received(data)
     return front, transport
 
 
-def link_of(front: Front) -> Link:
+def link_of(front: ClientConnection) -> UpstreamConnection:
     """The connection to the backend that carries its request."""
     visit = front.visit
-    link = visit._link if isinstance(visit, Warm) else visit._turn.link
+    link = visit._upstream if isinstance(visit, Warm) else visit._turn.upstream
     assert link is not None
     return link
 
@@ -87,13 +87,13 @@ class Fragile(Transport):
 async def test_the_client_is_lost_while_bytes_of_the_backend_are_read(body, text, caplog):
     async with backend.running() as server, stage() as s:
         s.put(pod(server))
-        front, transport = Front(s.gateway._parts, asyncio.Protocol), Fragile(text)
+        front, transport = ClientConnection(s.gateway._parts, asyncio.Protocol), Fragile(text)
         transport.protocol = front
         front.connection_made(transport)
         front.data_received(post(body))
         await s.record.until(1)
         assert transport.lost
-        assert front not in s.gateway._parts.fronts
+        assert front not in s.gateway._parts.connections
         await s.pending(0)
         assert s.gateway.in_flight(KEY) == 0
     assert caplog.records == []
@@ -102,7 +102,10 @@ async def test_the_client_is_lost_while_bytes_of_the_backend_are_read(body, text
 async def test_the_client_is_lost_while_it_is_shown_a_sign_of_life(caplog):
     async with stage() as s:
         s.put()
-        front, transport = Front(s.gateway._parts, asyncio.Protocol), Fragile(b"heartbeat")
+        front, transport = (
+            ClientConnection(s.gateway._parts, asyncio.Protocol),
+            Fragile(b"heartbeat"),
+        )
         transport.protocol = front
         front.connection_made(transport)
         front.data_received(post(STREAM))
@@ -113,7 +116,7 @@ async def test_the_client_is_lost_while_it_is_shown_a_sign_of_life(caplog):
 
 async def test_the_client_is_lost_while_it_is_told_an_error(caplog):
     async with stage() as s:
-        front, transport = Front(s.gateway._parts, asyncio.Protocol), Fragile(b"404")
+        front, transport = ClientConnection(s.gateway._parts, asyncio.Protocol), Fragile(b"404")
         transport.protocol = front
         front.connection_made(transport)
         front.data_received(post(BODY) + post(BODY))
@@ -126,11 +129,11 @@ async def test_a_kept_connection_is_lost_while_the_request_is_written_to_it(capl
     async with backend.running() as server, stage() as s:
         s.put(pod(server))
         await s.ask()
-        (link,) = s.gateway._parts.pool._sites[("127.0.0.1", server.port)].idle
+        (link,) = s.gateway._parts.pool._addresses[("127.0.0.1", server.port)].idle
         kept, broken = link._transport, Fragile(b"POST")
         link._transport, broken.protocol = broken, link
         broken.kernel = Kernel(sent=link._written, acked=link._written)
-        front, client = Front(s.gateway._parts, asyncio.Protocol), Transport()
+        front, client = ClientConnection(s.gateway._parts, asyncio.Protocol), Transport()
         front.connection_made(client)
         front.data_received(post(BODY))
         assert broken.lost
@@ -151,9 +154,9 @@ async def test_field_case_129_a_new_connection_that_takes_nothing_is_none(more, 
         parts, broken = s.gateway._parts, Fragile(b"POST")
         connect = parts.pool._connect
 
-        async def once(address: tuple[str, int]) -> Link:
+        async def once(address: tuple[str, int]) -> UpstreamConnection:
             parts.pool._connect = connect
-            link = broken.protocol = Link(parts.pool, address)
+            link = broken.protocol = UpstreamConnection(parts.pool, address)
             broken.kernel = Kernel(sent=0, acked=0)
             link.connection_made(broken)
             return link
@@ -311,11 +314,11 @@ async def test_what_still_comes_after_the_last_answer_is_read_and_not_kept():
 async def test_a_head_that_trickles_gains_no_time_by_it():
     async with stage() as s:
         front, client = asks(s, LINE[:10])
-        due = front.due
+        due = front.deadline
         for byte in LINE[10:]:
             front.data_received(bytes((byte,)))
-            assert front.due == due
-        front.expired(due)
+            assert front.deadline == due
+        front.on_deadline(due)
         assert client.sent.startswith(b"HTTP/1.1 408")
         front.connection_lost(None)
 
@@ -335,8 +338,8 @@ async def test_a_body_of_which_no_byte_comes_has_a_limit_of_its_own(line):
         front, client = asks(s, LINE + line + b"\r\n\r\n")
         for _ in range(2):
             if b"408" not in client.sent:
-                assert front.due < NEVER
-                front.expired(front.due)
+                assert front.deadline < NEVER
+                front.on_deadline(front.deadline)
         assert b"HTTP/1.1 408" in client.sent
         assert s.gateway.buffered_bytes == 0
         front.connection_lost(None)
@@ -359,7 +362,7 @@ async def test_what_comes_before_its_turn_is_bounded_and_answered_later():
         async with client.stream, anyio.create_task_group() as tasks:
             await client.stream.send(post({"n": 0}))
             await server.until(lambda b: b.calls())
-            (front,) = s.gateway._parts.fronts
+            (front,) = s.gateway._parts.connections
             more = b"".join(post({"n": n, "pad": "x" * 10_000}) for n in range(1, number))
             tasks.start_soon(client.stream.send, more)
             while front._reading:
@@ -384,14 +387,14 @@ async def test_a_client_that_goes_while_nobody_reads_is_noticed_with_the_answer(
         async with client.stream:
             await client.stream.send(post(BODY))
             await server.until(lambda b: b.calls())
-            (front,) = s.gateway._parts.fronts
+            (front,) = s.gateway._parts.connections
             await client.stream.send(post({**BODY, "pad": "x" * 100_000}))
             while front._reading:
                 await anyio.lowlevel.checkpoint()
         go.set()
         await s.record.until(2)
         await s.pending(0)
-        while s.gateway._parts.fronts:
+        while s.gateway._parts.connections:
             await anyio.lowlevel.checkpoint()
 
 
@@ -447,7 +450,7 @@ async def test_who_is_held_has_no_task_and_no_timer():
         fronts = []
         found = set()
         for number in range(50):
-            front = Front(s.gateway._parts, asyncio.Protocol)
+            front = ClientConnection(s.gateway._parts, asyncio.Protocol)
             front.connection_made(Transport())
             front.data_received(post(STREAM))
             fronts.append(front)
@@ -468,7 +471,7 @@ async def test_a_client_that_reads_again_gets_the_rest_and_both_connections_go_o
     async with backend.running(fast) as server, stage() as s:
         s.put(pod(server))
         async with s.raw() as client:
-            while not any(front.choked for front in s.gateway._parts.fronts):
+            while not any(front.writing_paused for front in s.gateway._parts.connections):
                 await anyio.lowlevel.checkpoint()
             text = await client.until(b"0\r\n\r\n")
             assert text.count(b"data: ") == backend.FLOOD + 1

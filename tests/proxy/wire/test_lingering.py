@@ -5,14 +5,14 @@ from types import SimpleNamespace
 
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.wire import lingering
+from hearth.proxy.wire.deadlines import Deadlines
 from hearth.proxy.wire.lingering import Lingering, give
-from hearth.proxy.wire.sweep import Sweep
 from tests.proxy.wire.transports import Transport
 
 
 def connection() -> tuple[Lingering, Transport]:
-    sweep = Sweep(asyncio.get_running_loop())
-    c, t = Lingering(SimpleNamespace(sweep=sweep, config=GatewayConfig())), Transport()
+    sweep = Deadlines(asyncio.get_running_loop())
+    c, t = Lingering(SimpleNamespace(deadlines=sweep, config=GatewayConfig())), Transport()
     c.connection_made(t)
     assert len(sweep) == 1
     return c, t
@@ -22,12 +22,12 @@ async def test_it_lingers_until_the_client_has_read_but_not_for_ever():
     c, t = connection()
     c.pause_reading()
     c.linger()
-    assert (t.did, c.last, t.protocol) == (["pause", "resume", "eof"], True, c)
-    assert c.due < c.parts.sweep.time() + 3
+    assert (t.did, c.close_after_response, t.protocol) == (["pause", "resume", "eof"], True, c)
+    assert c.deadline < c.parts.deadlines.time() + 3
     c.spill(b"x" * 1000)
-    c.expired(c.due)
+    c.on_deadline(c.deadline)
     assert t.did[-1] == "abort"
-    assert len(c.parts.sweep) == 0
+    assert len(c.parts.deadlines) == 0
 
 
 async def test_it_does_not_take_everything_meanwhile():
@@ -41,7 +41,7 @@ async def test_it_does_not_take_everything_meanwhile():
 async def test_it_closes_when_all_is_written():
     c, t = connection()
     c.close()
-    assert (t.did, c.last) == (["close"], True)
+    assert (t.did, c.close_after_response) == (["close"], True)
 
 
 async def test_a_transport_is_given_away_as_it_is():

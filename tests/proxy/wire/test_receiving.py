@@ -7,11 +7,11 @@ import pytest
 
 from hearth.proxy.body.body_budget import BodyBudget
 from hearth.proxy.config import GatewayConfig
-from hearth.proxy.wire import heads
-from hearth.proxy.wire.intake import Intake
+from hearth.proxy.wire import head_parser
+from hearth.proxy.wire.deadlines import Deadlines
 from hearth.proxy.wire.receiving import Receiving
-from hearth.proxy.wire.sweep import Sweep
-from hearth.proxy.wire.upload import FIRST_BYTES, Upload
+from hearth.proxy.wire.request_body import RequestBody
+from hearth.proxy.wire.upload import FIRST_BYTES, LargeBodyReader
 from tests.proxy.wire.transports import Transport
 
 
@@ -20,9 +20,9 @@ class Taking(Receiving):
         super().__init__(parts)
         self.heard: list[object] = []
         head = b"\r\n".join((b"POST /v1/x HTTP/1.1", b"Host: x", *lines, b"", b""))
-        now = parts.sweep.time()
-        self.intake = Intake(
-            heads.request(head), parts.budget, limit_bytes=10**6, idle_s=60, now=now
+        now = parts.deadlines.time()
+        self.body = RequestBody(
+            head_parser.parse_request(head), parts.budget, limit_bytes=10**6, idle_s=60, now=now
         )
 
     def whole(self, held) -> None:
@@ -37,7 +37,9 @@ class Taking(Receiving):
 
 def taking(*lines: bytes) -> tuple[Taking, Transport]:
     parts = SimpleNamespace(
-        sweep=Sweep(asyncio.get_running_loop()), config=GatewayConfig(), budget=BodyBudget(10**7)
+        deadlines=Deadlines(asyncio.get_running_loop()),
+        config=GatewayConfig(),
+        budget=BodyBudget(10**7),
     )
     made, transport = Taking(parts, *lines), Transport()
     made.connection_made(transport)
@@ -48,10 +50,10 @@ async def test_a_body_and_what_follows_it():
     t, _ = taking(b"Content-Length: 5")
     t.buffer = b"hel"
     assert not t.take_body()
-    assert t.due < float("inf")
+    assert t.deadline < float("inf")
     t.buffer += b"loNEXT"
     assert t.take_body()
-    assert (t.heard, t.buffer, t.intake) == ([b"hello"], b"NEXT", None)
+    assert (t.heard, t.buffer, t.body) == ([b"hello"], b"NEXT", None)
     assert not t.take_body()
 
 
@@ -67,7 +69,7 @@ async def test_a_big_body_goes_straight_into_its_buffer():
     t.buffer = b"x" * 100
     assert not t.take_body()
     upload = transport.protocol
-    assert isinstance(upload, Upload)
+    assert isinstance(upload, LargeBodyReader)
     assert t.buffer == b""
     assert t.parts.budget.used_bytes == FIRST_BYTES
     left = 899_900
@@ -105,11 +107,11 @@ async def test_a_big_body_for_which_room_runs_out():
     assert t.parts.budget.used_bytes == 10**7 - FIRST_BYTES
 
 
-@pytest.mark.parametrize("end", ["linger", "let_go"])
+@pytest.mark.parametrize("end", ["linger", "detach"])
 async def test_what_was_taken_is_given_back(end):
     t, _ = taking(b"Content-Length: 6")
     t.buffer = b"12345"
     t.take_body()
     assert t.parts.budget.used_bytes == 5
     getattr(t, end)()
-    assert (t.parts.budget.used_bytes, t.buffer, t.intake) == (0, b"", None)
+    assert (t.parts.budget.used_bytes, t.buffer, t.body) == (0, b"", None)

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from hearth.proxy.body.body_budget import BodyBudget, BufferedBody
-from hearth.proxy.wire.names import Unknown
 from hearth.proxy.wire.sending import Sending
+from hearth.proxy.wire.upstream_models import NotAsked
 from hearth.routes import Backend
 
 POD = Backend(uid="u", pod="p", host="10.0.0.7", port=8000, ready=True)
@@ -22,18 +22,18 @@ def sending(model: str | None, *, body: bytes = b"{}", method: str = "POST", **o
 
 
 def test_the_head():
-    head, pieces = sending("m").request(POD)
+    head, pieces = sending("m").upstream_bytes(POD)
     assert head == (
         b"POST /v1/x?a=%20 HTTP/1.1\r\nHost: 10.0.0.7:8000\r\nX-A: 1\r\nContent-Length: 2\r\n\r\n"
     )
     assert pieces == (b"{}",)
-    head, _ = sending("m").request(replace(POD, host="fd00::7"))
+    head, _ = sending("m").upstream_bytes(replace(POD, host="fd00::7"))
     assert b"Host: [fd00::7]:8000\r\n" in head
 
 
 @pytest.mark.parametrize(("method", "length"), [("POST", True), ("GET", False), ("DELETE", False)])
 def test_a_request_without_a_body(method, length):
-    head, pieces = sending(None, body=b"", method=method).request(POD)
+    head, pieces = sending(None, body=b"", method=method).upstream_bytes(POD)
     assert (b"Content-Length: 0" in head, pieces) == (length, ())
 
 
@@ -41,12 +41,12 @@ def test_a_request_without_a_body(method, length):
 def test_the_body_is_sent_as_it_came_or_with_one_string_replaced(size):
     body = b'{"x":"' + b"y" * size + b'","model":"ai/chat"}'
     same = sending("ai/chat", body=body)
-    same.call_it(Unknown.UNKNOWN)
-    assert same.request(POD)[1] == (body,)
+    same.rename_model(NotAsked.NOT_ASKED)
+    assert same.upstream_bytes(POD)[1] == (body,)
     other = sending("ai/chat", body=body)
     for name in ("a", 'quo"te', "模型"):
-        other.call_it(name)
-        head, pieces = other.request(POD)
+        other.rename_model(name)
+        head, pieces = other.upstream_bytes(POD)
         escaped = name.replace('"', '\\"').encode()
         sent = b"".join(pieces)
         assert sent == body.replace(b"ai/chat", escaped)
@@ -56,8 +56,8 @@ def test_the_body_is_sent_as_it_came_or_with_one_string_replaced(size):
 def test_a_form_s_value_is_not_quoted():
     body = b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nai/chat\r\n--b--\r\n'
     form = sending("ai/chat", body=body, form=True, content_type="multipart/form-data; boundary=b")
-    form.call_it("served")
-    assert b"".join(form.request(POD)[1]) == body.replace(b"ai/chat", b"served")
+    form.rename_model("served")
+    assert b"".join(form.upstream_bytes(POD)[1]) == body.replace(b"ai/chat", b"served")
 
 
 def test_what_was_sent_is_kept_no_longer():

@@ -6,7 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from hearth.proxy.wire.states import Phase
+from hearth.proxy.wire.states import ConnectionState
 from tests.proxy import backend
 from tests.proxy.backend import completion
 from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, SHARED, STREAM, Raw, pod, stage
@@ -23,7 +23,7 @@ async def test_a_body_that_is_late_is_served_all_the_same():
         async with await anyio.connect_tcp(*s.address) as stream:
             await stream.send(HEAD)
             front = await _front(s)
-            while front.state is not Phase.BODY:
+            while front.state is not ConnectionState.BODY:
                 await anyio.lowlevel.checkpoint()
             await stream.send(DATA)
             await Raw(stream).until(WHOLE)
@@ -35,7 +35,7 @@ async def test_a_client_that_leaves_before_its_body_leaves_nothing():
         async with await anyio.connect_tcp(*s.address) as stream:
             await stream.send(HEAD + DATA[:5])
             await _front(s)
-        while s.gateway._parts.fronts:
+        while s.gateway._parts.connections:
             await anyio.lowlevel.checkpoint()
         assert not server.calls()
         assert s.demand.pending(KEY) == 0
@@ -65,9 +65,9 @@ async def test_what_follows_a_request_waits_for_its_answer():
 
 async def _front(s):
     """The connection, once it is there."""
-    while not s.gateway._parts or not s.gateway._parts.fronts:
+    while not s.gateway._parts or not s.gateway._parts.connections:
         await anyio.lowlevel.checkpoint()
-    return next(iter(s.gateway._parts.fronts))
+    return next(iter(s.gateway._parts.connections))
 
 
 async def test_a_known_head_says_the_same_on_the_long_way():
@@ -128,13 +128,13 @@ async def test_what_was_waited_for_is_given_back(leaves):
         async with await anyio.connect_tcp(*s.address) as stream:
             await stream.send(HEAD + DATA[:5])
             front = await _front(s)
-            while not front.awaits:
+            while not front.small_body_bytes:
                 await anyio.lowlevel.checkpoint()
             assert s.gateway.buffered_bytes == len(HEAD) + 5
             if not leaves:
                 await stream.send(DATA[5:])
                 await Raw(stream).until(WHOLE)
-        while s.gateway._parts.fronts:
+        while s.gateway._parts.connections:
             await anyio.lowlevel.checkpoint()
         assert s.gateway.buffered_bytes == 0
 

@@ -4,12 +4,12 @@ import pytest
 
 from hearth.api.meta import ServiceKey
 from hearth.proxy.errors import ErrorCode, GatewayError
-from hearth.proxy.wire.states import State, guarded
+from hearth.proxy.wire.states import ExchangeState, guarded
 
 
 class Thing:
     def __init__(self) -> None:
-        self.state = State.NEW
+        self.state = ExchangeState.NEW
         self.key = ServiceKey("ai", "chat")
         self.heard: list[object] = []
 
@@ -42,6 +42,6 @@ def test_what_is_raised_ends_the_request(error, heard):
 
 def test_nothing_happens_to_a_request_that_is_over():
     thing = Thing()
-    thing.state = State.OVER
+    thing.state = ExchangeState.DONE
     thing.act(ValueError("x"))
     assert thing.heard == []

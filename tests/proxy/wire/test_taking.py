@@ -26,13 +26,13 @@ def request(body=BODY, *, host: str = HOST, fields: bytes = b"", cut: int | None
 class Somebody:
     """A client as `take` knows it."""
 
-    plan = None
+    template = None
 
     def address(self) -> bytes:
         return b"1.2.3.4"
 
     def write(self, data: bytes) -> None: ...
-    def answered(self, *, keep: bool) -> None: ...
+    def response_done(self, *, keep: bool) -> None: ...
     def abort(self) -> None: ...
     def changed_over(self, visit: Visit) -> None: ...
 
@@ -104,8 +104,8 @@ async def test_the_sleeper_is_woken_in_the_read_that_the_request_came_with():
             await stream.send(request(STREAM))
             await woken.wait()
             # Nothing of it is left unread: what it asks for is known.
-            (front,) = s.gateway._parts.fronts
-            assert (front.intake, front.buffer) == (None, b"")
+            (front,) = s.gateway._parts.connections
+            assert (front.body, front.buffer) == (None, b"")
             await Raw(stream).until(b": heartbeat")
             s.put(pod(server))
             await Raw(stream).until(b"[DONE]")

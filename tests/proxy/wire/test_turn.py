@@ -255,13 +255,13 @@ async def test_a_client_that_reads_nothing_pauses_the_backend():
         s.put(pod(server))
         async with s.raw():
             await s.pending(1)
-            (front,) = s.gateway._parts.fronts
+            (front,) = s.gateway._parts.connections
             paused = False
             # It takes nothing, the backend is read no more, and in the end it loses its place.
             while s.demand.pending(KEY):
-                if front.choked:
+                if front.writing_paused:
                     paused = True
-                    assert not front.visit._turn.link._transport.is_reading()
+                    assert not front.visit._turn.upstream._transport.is_reading()
                 assert front.transport.get_write_buffer_size() <= HIGH_BYTES + READ_BYTES
                 await anyio.lowlevel.checkpoint()
             assert paused

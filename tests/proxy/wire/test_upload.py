@@ -2,7 +2,7 @@
 
 import pytest
 
-from hearth.proxy.wire.upload import FIRST_BYTES, Upload
+from hearth.proxy.wire.upload import FIRST_BYTES, LargeBodyReader
 
 
 class Front:
@@ -30,14 +30,14 @@ class Front:
         self.heard.append("resume")
 
 
-def give(upload: Upload, data: bytes) -> None:
+def give(upload: LargeBodyReader, data: bytes) -> None:
     upload.get_buffer(-1)[: len(data)] = data
     upload.buffer_updated(len(data))
 
 
 def test_it_is_filled_in_place_and_given_back_whole():
     front = Front()
-    upload = Upload(front, begun=b"he", size_bytes=5)
+    upload = LargeBodyReader(front, begun=b"he", size_bytes=5)
     assert len(upload.get_buffer(-1)) == 3
     give(upload, b"l")
     give(upload, b"lo")
@@ -50,7 +50,7 @@ def test_it_is_filled_in_place_and_given_back_whole():
 def test_its_buffer_grows_as_it_is_filled(give_it, sizes):
     front = Front()
     front.give = give_it
-    upload = Upload(front, begun=b"", size_bytes=33 * FIRST_BYTES)
+    upload = LargeBodyReader(front, begun=b"", size_bytes=33 * FIRST_BYTES)
     parts = [bytes((number,)) * FIRST_BYTES for number in range(33)]
     rooms = []
     for part in parts:
@@ -66,13 +66,16 @@ def test_its_buffer_grows_as_it_is_filled(give_it, sizes):
 
 def test_it_begins_with_room_for_what_is_here():
     begun = b"x" * 2 * FIRST_BYTES
-    assert Upload(Front(), begun=begun, size_bytes=9 * FIRST_BYTES).room_bytes == 4 * FIRST_BYTES
+    assert (
+        LargeBodyReader(Front(), begun=begun, size_bytes=9 * FIRST_BYTES).room_bytes
+        == 4 * FIRST_BYTES
+    )
 
 
 def test_it_takes_no_more_where_there_is_no_room():
     front = Front()
     front.give = "nothing"
-    upload = Upload(front, begun=b"", size_bytes=5 * FIRST_BYTES)
+    upload = LargeBodyReader(front, begun=b"", size_bytes=5 * FIRST_BYTES)
     give(upload, b"x" * FIRST_BYTES)
     assert front.heard == [{"at_least": 2 * FIRST_BYTES, "at_best": 5 * FIRST_BYTES}]
     assert upload.room_bytes == FIRST_BYTES
@@ -80,7 +83,7 @@ def test_it_takes_no_more_where_there_is_no_room():
 
 def test_what_happens_to_the_connection_is_told():
     front = Front()
-    upload = Upload(front, begun=b"", size_bytes=5)
+    upload = LargeBodyReader(front, begun=b"", size_bytes=5)
     upload.pause_writing()
     upload.resume_writing()
     upload.eof_received()

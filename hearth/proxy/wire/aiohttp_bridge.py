@@ -1,0 +1,198 @@
+"""Requests for a model that came on a connection of the aiohttp application.
+
+A connection that was handed over stays there, so the application serves what `Front` serves: it
+reads the body, and the answer goes to the transport as `Front`'s does.
+"""
+
+import asyncio
+from typing import Any
+
+import anyio
+from aiohttp import HttpVersion, HttpVersion10, HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
+
+from hearth.proxy.body import body_budget
+from hearth.proxy.errors import GatewayError
+from hearth.proxy.wire import connection, head_parser
+from hearth.proxy.wire.deadlines import NEVER
+from hearth.proxy.wire.shared import Shared
+from hearth.proxy.wire.visit import Visit
+
+
+class BridgeClient:
+    """The connection while it carries one such request: a Client."""
+
+    def __init__(self, request: web.BaseRequest) -> None:
+        self._request = request
+        self._done = anyio.Event()
+        self._transport = request.transport
+        self.visit: Visit | None = None
+        self.keep = False
+
+    def write(self, data: bytes) -> None:
+        """Bytes of the answer."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    def response_done(self, *, keep: bool) -> None:
+        """The answer is whole."""
+        self.keep = keep
+        self._done.set()
+
+    def abort(self) -> None:
+        """Break the connection off."""
+        transport, self._transport = self._transport, None
+        if transport is not None:
+            sock = transport.get_extra_info("socket")
+            if sock is not None and self._request.version < (1, 1):
+                connection.reset(sock)
+            transport.abort()
+        self._done.set()
+
+    async def wait_done(self) -> None:
+        """Wait for the end of the answer."""
+        await self._done.wait()
+
+
+class AlreadySent(web.StreamResponse):
+    """Stands for an answer that was written already."""
+
+    def __init__(self, *, keep: bool) -> None:
+        super().__init__()
+        self._keep = keep
+
+    @property
+    def keep_alive(self) -> bool:
+        return self._keep
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        return None
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        return None
+
+
+class BridgeRequest(web.BaseRequest):
+    """A request whose answer is in our version of HTTP, not in whatever the client names."""
+
+    @property
+    def claimed(self) -> HttpVersion:
+        """The version that the client names."""
+        return self._message.version
+
+    @property
+    def version(self) -> HttpVersion:
+        """That of the answer: aiohttp writes it so."""
+        # Its stand-in for what it could not read says 1.0, and has this method that no client can.
+        old = self._message.version == HttpVersion10 and self.method != "UNKNOWN"
+        return HttpVersion10 if old else HttpVersion11
+
+
+def head(request: web.BaseRequest) -> head_parser.RequestHead:
+    """The request's head as `Front` would see it.  Raises Malformed."""
+    claimed = request.claimed if isinstance(request, BridgeRequest) else request.version
+    if claimed not in ((1, 1), (1, 0)):
+        raise head_parser.wrong_version()
+    return head_parser.RequestHead(
+        request.method,
+        request.raw_path.encode("utf-8", "surrogateescape"),
+        [(name.lower(), name, value) for name, value in request.raw_headers],
+        http11=request.version >= (1, 1),
+    )
+
+
+async def serve(
+    parts: Shared, request: web.BaseRequest, asked: head_parser.RequestHead
+) -> AlreadySent:
+    """Answer one request; what goes wrong is told to the client."""
+    guest = BridgeClient(request)
+    peer = connection.spelled(request.remote or "unknown")
+    visit = Visit(parts, guest, asked, peer=peer, scheme=request.scheme.encode())
+    guest.visit = visit
+    held = body_budget.BufferedBody(parts.budget)
+    place = request.protocol
+    if isinstance(place, BridgeConnection):
+        place.attach(guest)
+    try:
+        try:
+            if not visit.check_head():
+                await visit.authenticate()
+            await body_budget.read(
+                request,
+                held,
+                limit_bytes=parts.config.body_limit_bytes,
+                idle_s=parts.config.upload_idle_s,
+            )
+        except GatewayError as problem:
+            held.drop()
+            visit.reply.close_after_response |= not request.content.at_eof()
+            visit.fail(problem)
+        else:
+            visit.start(held)
+        await guest.wait_done()
+    finally:
+        # Cancelled with the connection, or by a client that left while it sent.
+        visit.gone()
+        held.drop()
+        if isinstance(place, BridgeConnection):
+            place.attach(None)
+    return AlreadySent(keep=guest.keep)
+
+
+class BridgeConnection(web.RequestHandler):
+    """One client connection of the application, which tells a guest when it must not write."""
+
+    __slots__ = ("_client", "_idle_until", "_parts", "_writing_paused")
+
+    def __init__(self, *args: Any, parts: Shared, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._parts = parts
+        self._writing_paused = False
+        self._client: BridgeClient | None = None
+        self._idle_until = NEVER  # it comes with a request
+
+    def in_use(self) -> None:
+        """A request is here."""
+        self._idle_until = NEVER
+
+    def rest(self) -> None:
+        """Its response is made."""
+        self._idle_until = self._parts.deadlines.time() + self._parts.config.client_keepalive_s
+
+    def idle_until(self) -> float:
+        """When it is closed, if no request comes; NEVER while it is in use."""
+        return self._idle_until
+
+    def drain(self) -> None:
+        """Close it now if it is idle, else with its answer."""
+        if self._idle_until is NEVER:
+            self.close()
+        else:
+            self.force_close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._parts.bridged.add(self)
+
+    def attach(self, guest: BridgeClient | None) -> None:
+        """Who writes on it from now on."""
+        self._client = guest
+        if guest is not None and guest.visit is not None and self._writing_paused:
+            guest.visit.pause()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        super().connection_lost(exc)
+        self._parts.bridged.discard(self)
+        self._parts.clients.closed()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._writing_paused = True
+        if self._client is not None and self._client.visit is not None:
+            self._client.visit.pause()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._writing_paused = False
+        if self._client is not None and self._client.visit is not None:
+            self._client.visit.resume()

@@ -1,0 +1,47 @@
+"""Who does not speak HTTP/1.1 to us, and the words for it.  No I/O."""
+
+from aiohttp import http_exceptions
+
+from hearth.proxy.errors import ErrorCode, GatewayError
+from hearth.proxy.wire import head_parser
+
+_TLS = "This port speaks plain HTTP, not TLS: use http:// instead of https://."
+_HTTP_2 = (
+    "This port speaks HTTP/1.1; HTTP/2 without TLS ('prior knowledge', h2c) is not understood."
+)
+_PROXY = "This port does not take the PROXY protocol: switch it off in the load balancer."
+_GREETINGS = {
+    # No method begins so, and the first record of a handshake always does.
+    b"\x16": _TLS,
+    b"PRI * HTTP/2": _HTTP_2,
+    b"PROXY ": _PROXY,
+    b"\r\n\r\n\0\r\nQUIT\n": _PROXY,
+}
+
+
+def detect(buffer: bytes) -> GatewayError | None:
+    """What the first bytes of a connection say where they are another protocol's."""
+    for first, words in _GREETINGS.items():
+        if buffer.startswith(first):
+            return GatewayError(ErrorCode.INVALID_REQUEST, words)
+    return None
+
+
+def parse_error(error: BaseException | None) -> GatewayError:
+    """What aiohttp's parser did not understand, in our words."""
+    if isinstance(error, http_exceptions.LineTooLong):
+        return GatewayError(
+            ErrorCode.HEADERS_TOO_LARGE, "A line of the request's head is too long."
+        )
+    reason = ""
+    for line in str(getattr(error, "message", "")).splitlines():
+        if line.lstrip().startswith(("b'", 'b"')):
+            # Where it is, in the client's own bytes: they may be a secret.
+            break
+        reason = line.strip() or reason
+    if reason.startswith("Too many headers"):
+        return head_parser.to_error(head_parser.too_many())
+    if reason.startswith("Invalid method"):
+        words = "The request's method is none that HTTP has."
+        return GatewayError(ErrorCode.METHOD_NOT_ALLOWED, words, allow="GET, POST")
+    return head_parser.to_error(head_parser.unreadable(reason))
