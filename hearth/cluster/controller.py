@@ -20,19 +20,19 @@ Reconcile = Callable[[K], Awaitable[float | None]]
 """One pass over one key; may return after how many seconds the key is to be requeued."""
 
 PassObserver = Callable[[str, float], None]
-"""Told of each pass: `ok`, `error` or `timeout`, and the seconds it took."""
+"""Called after each pass with its outcome (`ok`, `error`, `timeout`) and its seconds."""
 
 
 class Controller(Generic[K]):
     """Runs `reconcile` for every key of `queue`, with `workers` at a time.
 
-    A pass that takes longer than `slow_s` waits for something, a webhook perhaps, that others need
-    not wait for: it is detached, and its worker takes the next key.  At most `detached` passes are;
-    beyond, workers wait.  So `workers` and `detached` together are all that is under way.
+    A pass that takes longer than `slow_s` waits for something, a webhook perhaps, that other keys
+    need not wait for: it is detached, and its worker takes the next key.  At most `detached` passes
+    are; beyond, workers wait.  So `workers + detached` bounds the passes under way.
 
     Starts when all `informers` (run by somebody else) are synced.  A pass that raises or takes
-    longer than `deadline_s` is logged, with a traceback where it is a defect of ours, and comes
-    again with back-off; nothing a pass does ends the controller.
+    longer than `deadline_s` is logged, with a traceback unless it is a ClusterError, and its key is
+    requeued with back-off; nothing a pass does ends the controller.
     """
 
     def __init__(

@@ -9,61 +9,64 @@ from hearth.cluster import kinds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timing:
-    """Kubernetes' usual numbers, in seconds."""
+    """Times of the election, in seconds; the defaults are Kubernetes' own."""
 
     duration_s: int = 15
-    """How long others leave the Lease to a holder that is silent."""
+    """How long a Lease stays its holder's after the last renewal."""
     renew_s: float = 10.0
-    """A holder that has not renewed for so long begins no write."""
+    """Renew deadline: without a renewal for so long, the holder begins no write."""
     retry_s: float = 2.0
-    """Between two tries, +-20 %."""
+    """Between two tries to take or renew, +-20 %."""
     try_s: float = 3.0
-    """One try; two fit between a renewal and the deadline."""
+    """Limit of one try; two fit between a renewal and the renew deadline."""
     release_s: float = 2.0
-    """Giving it back, on the way out."""
+    """Limit of releasing the Lease at the end."""
 
     @property
     def cut_s(self) -> float:
-        """A write that is still under way so long after the last renewal is cut."""
+        """A write still under way so long after the last renewal is cancelled."""
         return (self.renew_s + self.duration_s) / 2
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedLease:
-    """Another's hold on the Lease, dated by our clock: clocks of two machines never agree."""
+    """Another holder's Lease as observed here, dated by this process's clock.
+
+    Clocks of two machines never agree.
+    """
 
     holder: str
     mark: tuple[str, str]
     until: float
     at: float
-    """When it was last looked at."""
+    """When it was last read."""
 
 
 def own_pod(name: str, uid: str) -> str:
-    """What the identities of all processes of one pod begin with; empty for a pod half known.
+    """Prefix of the identities of all processes of one pod; empty where name or uid is unknown.
 
-    Neither a name nor a uid holds an underscore, so no other pod's begin with it.
+    Neither a name nor a uid has an underscore, so identities of other pods never begin with it.
     """
     return f"{name}_{uid}_" if name and uid else ""
 
 
 def holder(lease: Manifest) -> str:
-    """Who holds it; empty when it was given back."""
+    """The holder's identity; empty when the Lease was released."""
     return str((lease.get("spec") or {}).get("holderIdentity") or "")
 
 
 def never_held(lease: Manifest) -> bool:
-    """Whether it is as the chart makes it."""
+    """Whether no process ever held it: the chart makes it without a renewTime."""
     return not (lease.get("spec") or {}).get("renewTime")
 
 
 def observe(
     lease: Manifest, before: ObservedLease | None, *, now: float, timing: Timing
 ) -> ObservedLease:
-    """`before`, unless its holder has renewed since: then its time begins anew, now.
+    """`before`, unless the holder renewed since: then the Lease runs for its duration from now.
 
-    So it does where nothing was seen for as long as makes a holder begin no write: who was cut off
-    himself cannot tell one that died from one that was cut off too, and has come back as well.
+    It also runs anew where this process read nothing for `renew_s`: it was cut off itself, and
+    cannot tell a holder that died from one that was cut off too and has come back.
     """
     spec = lease.get("spec") or {}
     version = lease["metadata"].get("resourceVersion", "")
@@ -75,7 +78,7 @@ def observe(
 
 
 def observe_missing(before: ObservedLease | None, *, now: float, timing: Timing) -> ObservedLease:
-    """The Lease is gone: its last holder's time begins anew when that is first noticed."""
+    """The Lease was deleted: it runs for its last holder from when that is first observed."""
     gone: Manifest = {"metadata": {}, "spec": {"holderIdentity": before.holder if before else ""}}
     return observe(gone, before, now=now, timing=timing)
 
@@ -88,7 +91,7 @@ def first(
     duration_s: int,
     owners: Sequence[Manifest] = (),
 ) -> Manifest:
-    """The Lease where there is none; it goes with its `owners`, if it has any."""
+    """The Lease to create where there is none; deleted with its `owners`, if there are any."""
     now = rfc3339_micro(wall_s)
     return {
         "apiVersion": kinds.LEASE.api_version,
@@ -125,7 +128,7 @@ def claimed(lease: Manifest, identity: str, *, wall_s: float, duration_s: int) -
 
 
 def given_back(lease: Manifest, *, wall_s: float) -> Manifest:
-    """`lease` free for the next one at once."""
+    """`lease` released: the next candidate need not wait."""
     spec = {
         **lease["spec"],
         "holderIdentity": "",

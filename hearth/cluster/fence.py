@@ -10,8 +10,8 @@ from hearth.cluster.leader import Leader
 class Fenced:
     """`Cluster` whose writes raise NotLeading unless `leader` holds the Lease.
 
-    A write that begins in time and takes too long is cut before another could lead.  Reads pass:
-    a standby keeps its informers warm.
+    A write that begins in time and takes too long is cancelled before another process could lead.
+    Reads always pass: a standby keeps its informers synced.
     """
 
     def __init__(self, cluster: Cluster, leader: Leader) -> None:

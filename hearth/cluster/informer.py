@@ -23,15 +23,15 @@ from hearth.listeners import Listeners
 logger = logging.getLogger(__name__)
 
 Handler = Callable[[Manifest | None, Manifest | None], None]
-"""Called with the object before and after; None where it did not, or does no more, exist."""
+"""Called with the object before and after; None where it did not, or does not any more, exist."""
 
 Index = Callable[[Manifest], Iterable[Hashable]]
-"""What an object can be looked up by."""
+"""The values by which an object is found."""
 
 _SETTLED_S = 10.0
-"""A watch that lived so long was no failure, whatever ended it."""
+"""A watch that lasted so long was no failure, whatever ended it."""
 _PAUSE_S = 1.0
-"""Watches that work begin so far apart at least; a longer pause is logged and counted."""
+"""Least time between two watches that work; a longer pause is logged and counted."""
 
 
 class Informer:
@@ -39,9 +39,9 @@ class Informer:
 
     `indexes` make look-ups cost what they find.  `managed_fields=False` leaves
     `metadata.managedFields` out of the copy; `keep` makes of an object what is kept of it.  A kind
-    that the cluster does not serve is a state (`available`), asked for again every
-    `missing_retry_s`; everything is listed anew every `relist_s`, since a watch may lose what
-    nobody notices.
+    that the cluster does not serve is a state (`available`), tried again every
+    `missing_retry_s`; everything is listed anew every `relist_s`, since a watch may lose changes
+    without an error.
     """
 
     def __init__(
@@ -61,13 +61,13 @@ class Informer:
     ) -> None:
         self.kind = kind
         self.synced = anyio.Event()
-        """Set when the first list is in, or the kind turned out to be missing."""
+        """Set after the first list, or once the kind is known to be missing."""
         self.available = True
         """Whether the cluster serves this kind."""
         self.forbidden = False
-        """Whether the cluster refused the last list for want of a right."""
+        """Whether the last list was Forbidden."""
         self.long_pauses = 0
-        """How often it was not followed for more than a second, after failures."""
+        """How often failures kept it without a watch for more than a second."""
         self._cluster = cluster
         self._namespace = namespace
         self._labels = labels
@@ -94,7 +94,7 @@ class Informer:
         return self._objects.get(key)
 
     def find(self, index: str, value: Hashable) -> list[Manifest]:
-        """The objects whose `index` holds `value`, in the order they came."""
+        """The objects that `index` has under `value`, in the order they were added."""
         return list(self._by[index].get(value, {}).values())
 
     def __iter__(self) -> Iterator[Manifest]:
@@ -185,7 +185,7 @@ class Informer:
             await self._breathe(error, lived_s)
 
     async def _breathe(self, error: ClusterError | None, lived_s: float) -> None:
-        """Before the next watch, where the one before worked: many that are cut come apart."""
+        """Pause before the watch that follows one that worked: so that many that are cut spread."""
         pause_s = min(_PAUSE_S, self._backoff.cap_s)
         asked_s = getattr(error, "retry_after_s", None) or 0.0
         if lived_s < pause_s or asked_s:
@@ -273,7 +273,7 @@ class Informer:
 
 
 def failed(error: ClusterError | None, *, delivered: bool, lived_s: float) -> bool:
-    """Whether a watch that ended so was a failure, so that the next one is begun ever later.
+    """Whether a watch that ended so was a failure: failures in a row are backed off.
 
     Load balancers cut what works: only one that delivered nothing can be a failure.
 

@@ -1,4 +1,4 @@
-"""Elect the one process that acts, and say whether it may."""
+"""Leader election: hold the Lease, and tell whether this process may write now."""
 
 import logging
 import random
@@ -20,19 +20,19 @@ _LEAST_S = 0.01
 
 
 class Leadership(StrEnum):
-    """Where this process stands."""
+    """This process's part in the election."""
 
     STANDBY = "standby"
-    """Another holds the Lease, or nobody yet; or we gave it up."""
+    """Another process holds the Lease, or none does yet; or this one released it."""
     LEADING = "leading"
     FENCED = "fenced"
-    """We held it last and cannot renew it: no writes, but nobody else is known to lead."""
+    """This process held it last and cannot renew it: no writes, but no other is known to lead."""
     LOST = "lost"
-    """Another took it after we had it.  For good: this process stops being addressed and ends."""
+    """Another process took it from this one, which for good stops being addressed and ends."""
 
 
 class NotLeading(interface.Unavailable):
-    """A write was refused, or cut short, for want of the Lease."""
+    """A write was rejected or cancelled since this process does not hold the Lease."""
 
 
 def now_s() -> float:

@@ -22,14 +22,14 @@ from hearth.cluster.interface import (
 logger = logging.getLogger(__name__)
 
 _SETTLED_S = 10.0
-"""A watch that lived so long may be begun again at once."""
+"""A watch that lasted so long is begun again at once."""
 _PAUSE_S = 1.0
 
 _Item = tuple[str, Change] | ClusterError
 
 
 def limit_to(cluster: Cluster, namespaces: Iterable[str]) -> Cluster:
-    """`cluster`, of which nothing but these namespaces is read; all of it where there are none."""
+    """`cluster`, reads limited to these namespaces; unlimited where there are none."""
     chosen = tuple(dict.fromkeys(namespaces))
     return NamespacedCluster(cluster, chosen) if chosen else cluster
 

@@ -38,12 +38,12 @@ class Unconfigured(interface.ClusterError):
 
 
 class Credentials(Protocol):
-    """Who we are to the cluster, now."""
+    """Credentials for the cluster, as they are now."""
 
     configuration: Configuration
 
     async def renew(self) -> bool:
-        """Read them again, for they were refused.  False: there is nothing to read again."""
+        """Read them again after a 401.  False: there is nothing to read again."""
         ...
 
     async def run(self) -> None:
@@ -92,7 +92,7 @@ def client(credentials: Credentials, *, connections: int, user_agent: str) -> Ap
 def proxy(
     configuration: Configuration, environ: Mapping[str, str] = os.environ
 ) -> proxies.Proxy | None:
-    """Through what the API server is asked: the kubeconfig's word, else the environment's.
+    """The proxy for the API server: the kubeconfig's, else the environment's.
 
     Raises Unconfigured."""
     try:

@@ -41,7 +41,7 @@ class Limits:
     page: int = 200
     """Objects a page of a list: one page is parsed at once, and nobody is served meanwhile."""
     connections: int = 64
-    """For everything but watches, which have a pool without a limit of their own.  More than
+    """Connections for everything but watches, which have an unlimited pool of their own.  More than
     reconcilers ever have under way: a webhook that hangs must not keep the Lease from renewal."""
 
 

@@ -22,7 +22,7 @@ class LocalCluster:
 
     `validate` looks at each Hearth custom resource before it is stored; what it says in a
     ValueError is raised as Invalid.  `history` bounds what a watch can catch up on, per kind.
-    `bookmark_s`: a watch that has nothing to tell says so after that time.
+    `bookmark_s`: a watch without changes sends a bookmark after that time.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class LocalCluster:
         self._store.scale(key, replicas=replicas, manager=names.REPLICAS_MANAGER, uid=uid)
 
     async def finalize(self, manifest: Manifest) -> None:
-        """The kubelet's last word on a Pod whose processes have ended: it is gone.
+        """Delete a Pod whose processes have ended: the kubelet's part of a graceful deletion.
 
         By uid where the manifest bears one (Conflict); absent is fine.
         """

@@ -14,7 +14,7 @@ class Ref(NamedTuple):
 
 
 class OwnerGraph:
-    """Who is alive, and who depends on whom.
+    """Which objects exist, and which depend on which, by owner references.
 
     Owners are cluster-scoped, or of the namespace of what they own.
     """

@@ -25,7 +25,7 @@ Validator = Callable[[Manifest], object]
 """Looks at a custom resource before it is stored; a ValueError's message becomes an Invalid."""
 
 _EVENTS = 1000
-"""So many Events are kept; a real server forgets them after an hour."""
+"""How many Events are kept; a real server deletes them after an hour."""
 
 
 class Store:

@@ -87,7 +87,7 @@ def _job(owner: Manifest, owned: list[Manifest]) -> Decision:
 
 
 def _by_uid(manifest: Manifest) -> Manifest:
-    """The least that names an object, and no other of that name."""
+    """What names one object, by uid too: never a later one of that name."""
     metadata = manifest["metadata"]
     named: dict[str, Any] = {k: metadata[k] for k in ("name", "namespace", "uid")}
     return {"apiVersion": manifest["apiVersion"], "kind": manifest["kind"], "metadata": named}

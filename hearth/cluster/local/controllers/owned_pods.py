@@ -47,7 +47,7 @@ def created(pod: Manifest) -> float:
 
 
 def removal_order(pods: Iterable[Manifest]) -> list[Manifest]:
-    """Who goes first when there are too many: not running, not ready, then the youngest."""
+    """Which pods are deleted first: not running, not ready, then the youngest."""
 
     def rank(pod: Manifest) -> tuple[bool, bool, float]:
         return phase(pod) == "Running", ready(pod), -created(pod)

@@ -1,4 +1,4 @@
-"""What a Deployment says of itself: counts, availability, and how far a rollout has come."""
+"""A Deployment's status: counts, availability, and the progress of a rollout."""
 
 import datetime
 from dataclasses import dataclass
@@ -106,7 +106,7 @@ def _moved(before: dict[str, Any], counts: Counts) -> bool:
 def _condition(
     deployment: Manifest, condition: dict[str, str], now: datetime.datetime
 ) -> dict[str, Any]:
-    """A condition whose times move only when it says something else."""
+    """A condition whose times move only when it changes."""
     last = find_condition(deployment, condition["type"])
     if condition.items() <= last.items():
         return last

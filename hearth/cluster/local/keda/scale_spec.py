@@ -18,7 +18,7 @@ class BadScaledObject(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ScaleTrigger:
-    """One `external-push` trigger: whom to dial, and what to send along."""
+    """One `external-push` trigger: the address to dial, and the metadata to send."""
 
     address: str
     metadata: tuple[tuple[str, str], ...]

@@ -46,7 +46,7 @@ class _Slot:
 class ScaledObjects:
     """Sets replicas as KEDA and the HPA would.
 
-    It dials the address each trigger names, as KEDA does, and knows nothing of whoever answers.
+    It dials the address each trigger names, as KEDA does, and knows nothing of the scaler there.
     """
 
     def __init__(self, cluster: Cluster, *, timing: Timing | None = None) -> None:
@@ -104,7 +104,7 @@ class ScaledObjects:
                 slot.changed.set()
 
     def _remembered(self, manifest: Manifest) -> AutoscalerState:
-        """What the object itself tells of the past, on our clock."""
+        """The state that the object's own timestamps give, on this process's clock."""
         now_s, now_unix_s = self._timing.clock(), self._timing.wall()
         created = manifest["metadata"].get("creationTimestamp")
         last_active = manifest.get("status", {}).get("lastActiveTime")
@@ -116,7 +116,7 @@ class ScaledObjects:
         )
 
     async def _work(self, slot: _Slot) -> None:
-        """Act on what is wanted, anew whenever that changes, until nothing is."""
+        """Run an autoscaler for the object, anew whenever its spec changes, until it is gone."""
         while slot.wanted is not None:
             slot.changed = anyio.Event()
             async with anyio.create_task_group() as group:

@@ -37,13 +37,13 @@ class Container:
         self._tail = Tail()
         self._began = 0.0
         self._oom_kills: int | None = None
-        """As its process began."""
+        """The count when its process was started."""
 
     def __repr__(self) -> str:
         return f"<Container {self.facts.name} {self.facts.state}>"
 
     def set_waiting(self, reason: str, message: str = "") -> None:
-        """What it waits for."""
+        """Its state is Waiting, for this reason."""
         self._set_facts(replace(self.facts, state=Waiting(reason, message), last=self._last_exit()))
 
     async def run(self) -> None:
@@ -138,7 +138,7 @@ class Container:
             ) from error
 
     async def _cannot_start(self, problem: CannotStart, backoff: Backoff, seen: int) -> None:
-        """Say why, and wait for the back-off, or for what was missing to appear."""
+        """Report the reason; wait for the back-off, or for what was missing to appear."""
         self.set_waiting(problem.reason, problem.message)
         # The one who writes the status goes first, so that a watcher sees both reasons.
         await anyio.lowlevel.checkpoint()
@@ -167,7 +167,7 @@ class Container:
             await anyio.sleep(pause_s)
 
     def _record_exit(self, ended: Exit) -> None:
-        """Write down how its process ended."""
+        """Its state is Terminated, with how its process ended."""
         state = self.facts.state
         self._process = None
         if not isinstance(state, Running):
@@ -186,7 +186,7 @@ class Container:
         self._set_facts(replace(self.facts, state=terminated, started=False, ready=False))
 
     def _last_exit(self) -> Terminated | None:
-        """How the run before the coming one ended."""
+        """How its last process ended."""
         state = self.facts.state
         return state if isinstance(state, Terminated) else self.facts.last
 

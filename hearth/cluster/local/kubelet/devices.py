@@ -18,12 +18,12 @@ _VISIBLE = (
     (AMD, "HIP_VISIBLE_DEVICES"),
     ("huawei.com/", "ASCEND_RT_VISIBLE_DEVICES"),
 )
-"""Resource, or the beginning of its name, to the variable by which its engines are told."""
+"""Resource, or a prefix of its name, to the variable that engines read."""
 _DEVICE = re.compile(r"[0-9]+|(GPU|MIG)-.+")
 
 
 class Claim:
-    """What one pod wants; it has it once `granted` is set."""
+    """The devices that one pod wants; they are its own once `granted` is set."""
 
     def __init__(self, wanted: Mapping[str, int]) -> None:
         self.wanted = wanted
@@ -34,8 +34,8 @@ class Claim:
 class Devices:
     """Devices by resource name, and which are free.
 
-    Whoever came first and fits gets them first; one who does not fit stops nobody, as with
-    Kubernetes' scheduler.
+    First come, first served; a pod that does not fit holds up no other, as with Kubernetes'
+    scheduler.
     """
 
     def __init__(self, ids: Mapping[str, tuple[str, ...]]) -> None:
@@ -63,7 +63,7 @@ class Devices:
             self._grant()
 
     def shortage(self, claim: Claim) -> str:
-        """Why a claim waits, as the scheduler says it, and what a person can do."""
+        """Why a claim waits, in the scheduler's words, and what to do."""
         short = [
             (resource, number)
             for resource, number in claim.wanted.items()
@@ -83,7 +83,7 @@ class Devices:
         return f"0/1 nodes are available: 1 {shortage} ({counts}){hint}."
 
     def variables(self, claim: Claim) -> dict[str, str]:
-        """What tells the program which devices are its own; none, where it asked for none.
+        """The variables that name a program's devices; none of them, where it asked for none.
 
         A pod without a claim on GPUs sees no GPU, as in a cluster, so that it cannot fill the
         memory of one that another pod was given.

@@ -20,7 +20,7 @@ from hearth.cluster.local.kubelet.config import KubeletConfig
 
 
 class PodCluster(Cluster, Protocol):
-    """A cluster that leaves the last word on a pod to its kubelet."""
+    """A cluster in which the kubelet finishes the deletion of a pod."""
 
     async def finalize(self, manifest: Manifest) -> None:
         """Remove a pod whose processes are gone.  Absent is fine; Conflict for another uid."""
@@ -64,7 +64,7 @@ class Machine:
 
 
 class EventRecorder:
-    """Events of one pod; the same words once."""
+    """Writes the Events of one pod, each reason and message once."""
 
     def __init__(self, cluster: Cluster, pod: Manifest) -> None:
         self._cluster = cluster
@@ -72,7 +72,7 @@ class EventRecorder:
         self._recorded: set[tuple[str, str]] = set()
 
     async def record(self, reason: str, message: str, *, warning: bool = False) -> None:
-        """Write an Event, at best: one that cannot be written is nobody's failure."""
+        """Write an Event; an error of the cluster is ignored."""
         if (reason, message) in self._recorded:
             return
         self._recorded.add((reason, message))

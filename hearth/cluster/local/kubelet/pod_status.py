@@ -1,4 +1,4 @@
-"""What a kubelet says of a pod: facts to `status`."""
+"""A pod's `status`, from the facts of its containers."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Send one probe and say how it went."""
+"""Send one probe; success or why not."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass

@@ -78,7 +78,7 @@ class Probe:
 
 
 class Verdict:
-    """What a row of results amounts to; `passing` is None before anything was decided."""
+    """The verdict of a probe's results in a row; `passing` is None before the first one."""
 
     def __init__(self, probe: Probe, *, passing: bool | None) -> None:
         self.passing = passing

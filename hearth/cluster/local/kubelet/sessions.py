@@ -1,4 +1,4 @@
-"""Find processes in /proc by what they cannot easily shed, whoever their parent is now.
+"""Find processes in /proc by marks that their children inherit, whatever their parent is now.
 
 A program started for a pod can be known by three things that its children get from it: its
 session, a variable in its environment, and its standard input, which is a file in the state

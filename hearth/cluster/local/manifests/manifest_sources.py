@@ -14,7 +14,7 @@ _LAST = "LLMService"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One object to apply or to delete, and the file that said so."""
+    """One object to apply or to delete, and the file it is from."""
 
     identity: Identity
     manifest: Manifest
@@ -75,7 +75,7 @@ class ManifestSources:
         )
 
     def applied(self, step: Step) -> None:
-        """The step was carried out; one that was not comes again with the next plan."""
+        """The step was carried out; one that was not is in the next plan again."""
         self._applied[step.identity] = step
 
     def deleted(self, step: Step) -> None:
