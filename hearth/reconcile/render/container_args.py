@@ -6,7 +6,7 @@ from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
-from hearth.reconcile.render.go_template import template, values
+from hearth.reconcile.render.go_template import functions, template
 from hearth.reconcile.spec import spec_errors
 from hearth.reconcile.spec.spec_errors import SpecError
 
@@ -63,7 +63,7 @@ def _engine_key(secret: str, key: str) -> Manifest:
 def _render(text: str, data: template.Data, *, runtime: InferenceRuntime, field: str) -> str:
     try:
         return template.render(text, data)
-    except values.TemplateError as error:
+    except functions.TemplateError as error:
         raise SpecError(
             spec_errors.RENDER,
             f"InferenceRuntime {runtime.metadata.name}: spec.container.{field}: {error}",

@@ -8,7 +8,7 @@ from hearth import names
 from hearth.api import options, runtime_options
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime, Vendor
-from hearth.reconcile.render.go_template import template, values
+from hearth.reconcile.render.go_template import functions, template
 from hearth.reconcile.spec import spec_errors
 from hearth.reconcile.spec.spec_errors import SpecError
 
@@ -114,7 +114,7 @@ class _Reader:
             return value
         try:
             return template.render(value, self.data)
-        except values.TemplateError as error:
+        except functions.TemplateError as error:
             raise self._refused(annotation, error) from error
 
     def labels(self, said: Mapping[str, str]) -> dict[str, str]:

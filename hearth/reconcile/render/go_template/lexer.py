@@ -1,60 +1,52 @@
 """Cut a Go template into texts and actions, and actions into tokens."""
 
-import codecs
-import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from hearth.reconcile.render.go_template.values import TemplateError
+from hearth.reconcile.render.go_template.functions import TemplateError, Value
 
 _COMMENT = re.compile(r"\{\{(-[ \t\r\n]+)?/\*.*?\*/([ \t\r\n]+-)?\}\}", re.S)
 _OPEN = re.compile(r"\{\{(-(?=[ \t\r\n]))?")
 _CLOSE = re.compile(r"[ \t\r\n]+-\}\}|\}\}")
-_TRIMMED = " \t\r\n"
+_SPACES = " \t\r\n"
 _TOKEN = re.compile(
     r"""
     (?P<space>[ \t\r\n]+)
-    | (?P<text>"(?:[^"\\\n]|\\.)*")
-    | (?P<raw>`[^`]*`)
-    | (?P<number>[+-]?\.?[0-9](?:[eE][+-]|[0-9A-Za-z_.])*)
-    | (?P<field>\.[A-Za-z_][A-Za-z0-9_]*)(?=[\ \t\r\n.,|:()]|\}\}|$)
+    | (?P<text>"(?:[^"\\\n]|\\.)*"|`[^`]*`)
+    | (?P<number>[+-]?\.?[0-9][0-9A-Za-z_.]*)
+    | (?P<field>(?:\.[A-Za-z_][A-Za-z0-9_]*)+)
     | (?P<dot>\.)
-    | (?P<variable>\$[A-Za-z0-9_]*)(?=[\ \t\r\n.,|:()]|\}\}|$)
-    | (?P<word>[A-Za-z_][A-Za-z0-9_]*)(?=[\ \t\r\n.,|:()]|\}\}|$)
-    | (?P<declare>:=)
-    | (?P<assign>=)
-    | (?P<pipe>\|)
+    | (?P<word>[A-Za-z_][A-Za-z0-9_]*)
     | (?P<open>\()
     | (?P<close>\))
+    | (?P<refused>\$[A-Za-z0-9_]*|:?=|\|)
     """,
     re.X,
 )
-_INTEGER = re.compile(
-    r"[+-]?(0[xX](_?[0-9a-fA-F])+|0[bB](_?[01])+|0[oO]?(_?[0-7])+|0|[1-9][0-9]*(_[0-9]+)*)"
-)
-_FLOAT = re.compile(r"[+-]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][+-]?[0-9]+)?")
-_ESCAPE = re.compile(
-    r"""\\([abfnrtv\\"]|[0-7]{3}|x[0-9a-fA-F]{2}|u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|(?P<bad>.))""",
-    re.S,
-)
+_NUMBER = re.compile(r"[+-]?(0|[1-9][0-9]*)(\.[0-9]+)?")
+_ESCAPES = {"\\": "\\", '"': '"', "n": "\n", "r": "\r", "t": "\t"}
 
 
 class Token(NamedTuple):
+    """`kind` is the name of a group of the pattern, or `end`."""
+
     kind: str
     text: str
 
 
 @dataclass(slots=True)
 class Action:
-    """What stands between one pair of braces."""
+    """What stands between one pair of braces; its last token is of kind `end`."""
 
     source: str
     tokens: list[Token]
     at: int = 0
 
-    def peek(self) -> str:
+    @property
+    def kind(self) -> str:
+        """Of the next token."""
         return self.tokens[self.at].kind
 
     def take(self) -> Token:
@@ -62,26 +54,21 @@ class Action:
         self.at += 1
         return token
 
-    def skip(self) -> None:
-        if self.peek() == "space":
-            self.at += 1
-
-    def word(self, *words: str) -> bool:
-        """Take the next token if it is one of these words."""
-        token = self.tokens[self.at]
-        found = token.kind == "word" and token.text in words
+    def word(self, word: str) -> bool:
+        """Take the next token if it is this word."""
+        found = self.tokens[self.at] == ("word", word)
         self.at += found
         return found
 
 
 def pieces(source: str) -> Iterator[str | Action]:
-    """Texts (trimmed as the markers say) and actions, in turn."""
+    """Texts (trimmed as the markers say) and actions, in turn.  Raises TemplateError."""
     at, trim = 0, False
     while True:
         start = source.find("{{", at)
         piece = source[at : start if start >= 0 else len(source)]
         if trim:
-            piece = piece.lstrip(_TRIMMED)
+            piece = piece.lstrip(_SPACES)
         if start < 0:
             yield from filter(None, [piece])
             return
@@ -90,8 +77,8 @@ def pieces(source: str) -> Iterator[str | Action]:
             before, after, at, action = comment[1], comment[2], comment.end(), None
         else:
             before, action, at = _scan(source, start)
-            after = action.source.endswith("-}}") and action.source[-4] in _TRIMMED
-        yield from filter(None, [piece.rstrip(_TRIMMED) if before else piece])
+            after = action.source.endswith("-}}") and action.source[-4] in _SPACES
+        yield from filter(None, [piece.rstrip(_SPACES) if before else piece])
         if action is not None:
             yield action
         trim = bool(after)
@@ -103,43 +90,49 @@ def _scan(source: str, start: int) -> tuple[bool, Action, int]:
     assert opening is not None
     at = opening.end()
     tokens: list[Token] = []
+    joined = False
+    """Whether the token before touches this one: only parentheses may."""
     while (closing := _CLOSE.match(source, at)) is None:
         match = _TOKEN.match(source, at)
         if match is None or match.lastgroup is None:
             rest = source[at : at + 12].partition("}}")[0]
             what = f"{rest!r} is not part of the language" if rest else "it has no closing braces"
             raise TemplateError(f"{source[start : start + 60]}: {what}")
-        tokens.append(Token(match.lastgroup, match[0]))
-        at = match.end()
+        kind, at = match.lastgroup, match.end()
+        if kind == "refused":
+            raise TemplateError(f"{source[start : start + 60]}: {match[0]} is not supported")
+        if joined and kind not in ("space", "close"):
+            raise TemplateError(
+                f"{source[start : start + 60]}: a space is missing before {match[0]}"
+            )
+        joined = kind not in ("space", "open")
+        if kind != "space":
+            tokens.append(Token(kind, match[0]))
     tokens.append(Token("end", ""))
     return bool(opening[1]), Action(source[start : closing.end()], tokens), closing.end()
 
 
-def number(text: str) -> int | float:
-    value: int | float
-    if _INTEGER.fullmatch(text):
-        digits = text.lstrip("+-")
-        octal = digits[0] == "0" and digits[1:].replace("_", "").isdigit()
-        value = int(digits.replace("_", ""), 8 if octal else 0) * (-1 if text[0] == "-" else 1)
-        if -(2**63) <= value < 2**63:
-            return value
-    elif _FLOAT.fullmatch(text) and math.isfinite(value := float(text)):
-        return value
-    raise TemplateError(f"{text} is not a number it can be sure of")
+def literal(token: Token) -> Value:
+    """The value of a number or a text.  Raises TemplateError where it is spelled too cleverly."""
+    if token.kind == "number":
+        return _number(token.text)
+    if token.text[0] == "`":
+        return token.text[1:-1].replace("\r", "")
+    return re.sub(r"\\(.)", _unescape, token.text[1:-1])
 
 
-def unquote(text: str) -> str:
-    return _ESCAPE.sub(_unescape, text[1:-1])
+def _number(text: str) -> int | float:
+    match = _NUMBER.fullmatch(text)
+    if match is None:
+        raise TemplateError(f"{text} is not supported; write a plain decimal number")
+    if match[2]:
+        return float(text)
+    if not -(2**63) <= int(text) < 2**63:
+        raise TemplateError(f"{text} does not fit into 64 bits")
+    return int(text)
 
 
 def _unescape(match: re.Match[str]) -> str:
-    code = match[1]
-    if match["bad"]:
-        raise TemplateError(f"\\{code} is not an escape in a text")
-    if code[0] in "01234567x" and int(code.lstrip("x"), 8 if code[0] != "x" else 16) > 127:
-        raise TemplateError(f"\\{code} is half a character; write \\u and four digits")
-    if code == '"':
-        return '"'
-    if code[0] in "uU" and (0xD800 <= int(code[1:], 16) < 0xE000 or int(code[1:], 16) > 0x10FFFF):
-        raise TemplateError(f"\\{code} is not a character")
-    return codecs.decode(f"\\{code}", "unicode_escape")
+    if match[1] not in _ESCAPES:
+        raise TemplateError(f"{match[0]} is not supported; write the character itself")
+    return _ESCAPES[match[1]]
