@@ -42,4 +42,4 @@ bench-reconcile: .venv/installed-dev ## a thousand services at once (ARGS=--clus
 	@$(BIN)/python -m bench.reconcile $(ARGS)
 
 clean: ## remove what was installed and generated
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache bench/out
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .coverage bench/out

@@ -28,6 +28,7 @@ def test_derived_names_are_fixed_for_ever():
     assert names.endpoint_url(key) == "http://chat.ai.svc/v1"
     assert names.release_gateway("hearth") == "hearth-gateway"
     assert names.release_scaler("hearth") == "hearth-scaler"
+    assert names.release_admin("hearth") == "hearth-admin"
 
 
 def test_label_values_stay_legal_and_distinct():

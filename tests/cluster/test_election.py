@@ -103,3 +103,10 @@ def test_given_back_it_is_free_at_once():
     spec = election.given_back(FIRST, wall_s=2.0)["spec"]
     assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
     assert spec["leaseTransitions"] == 0
+
+
+@pytest.mark.parametrize(
+    ("spec", "never"), [(None, True), ({"renewTime": None}, True), ({"renewTime": "r"}, False)]
+)
+def test_a_lease_as_the_chart_makes_it_was_never_held(spec, never):
+    assert election.never_held({"spec": spec}) is never

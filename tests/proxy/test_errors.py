@@ -85,6 +85,10 @@ def test_events():
     assert errors.event(error, Dialect.MESSAGES).startswith(
         b'event: error\ndata: {"type":"error","error":{"message":"later"'
     )
+    name, data, *_ = errors.event(error, Dialect.RESPONSES).split(b"\n")
+    told = json.loads(data.removeprefix(b"data: "))
+    assert (name, told["type"], told["sequence_number"]) == (b"event: error", "error", 0)
+    assert told["code"] == told["error"]["code"] == "activation_timeout"
 
 
 @pytest.mark.parametrize(

@@ -122,3 +122,21 @@ def test_field_case_130_whether_clients_keys_stay_here(backends, wanted, expecte
         before=None,
     )
     assert got.engine_keyed is expected
+
+
+@pytest.mark.parametrize(
+    ("before", "limit"), [(None, None), (route(max_in_flight=7), 7), (route(uid="another"), None)]
+)
+def test_options_that_cannot_be_read_are_those_of_before(before, limit):
+    got = routing.route(
+        builders.service(annotations={"hearth.dev/max-in-flight": "many"}),
+        observed=Observed(history=PodHistory()),
+        rejection=None,
+        readable=True,
+        phase="Degraded",
+        scale=None,
+        paused=False,
+        scaler_tls=None,
+        before=before,
+    )
+    assert got.max_in_flight == limit

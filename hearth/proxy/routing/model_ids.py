@@ -1,6 +1,7 @@
 """The models a caller may use, as OpenAI's clients read them."""
 
 from collections.abc import Iterable
+from typing import assert_never
 
 import msgspec
 
@@ -21,6 +22,8 @@ def find(model: str, scope: Scope, *, default_namespace: str) -> ServiceKey | No
             if slash:
                 return ServiceKey(namespace, name)
             return ServiceKey(default_namespace, model) if default_namespace else None
+        case never:
+            assert_never(never)
 
 
 def id_of(key: ServiceKey, scope: Scope, *, default_namespace: str) -> str:
@@ -43,6 +46,8 @@ def _covers(scope: Scope, key: ServiceKey) -> bool:
             return key.namespace == namespace
         case Everything():
             return True
+        case never:
+            assert_never(never)
 
 
 def model_object(

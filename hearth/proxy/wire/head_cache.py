@@ -17,7 +17,6 @@ from hearth.proxy.routing.hosts import Scope
 from hearth.proxy.routing.model_ids import find
 from hearth.proxy.wire import endings, head_parser, header_rules
 from hearth.proxy.wire.first_bytes import classify
-from hearth.proxy.wire.framing import LengthBody
 from hearth.proxy.wire.response_writer import ResponseWriter
 
 _LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (0|[1-9][0-9]{0,8})\r\n")
@@ -160,8 +159,7 @@ class ResponseTemplates:
         if head.status in (204, 304, 503) or head.status < 200 or head.chunked or head.events:
             return None
         reply = ResponseWriter(http11=True, last=self._last, extra=self._extra)
-        if not isinstance(reply.set_body(head), LengthBody):
-            return None
+        reply.set_body(head)
         told = reply.head(head)
         match = _LENGTH.search(told)
         return (

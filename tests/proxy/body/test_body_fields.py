@@ -179,3 +179,18 @@ def test_a_short_cut_finds_what_the_long_way_finds(body):
 )
 def test_a_plain_body_says_its_model_and_whether_it_streams(body, found):
     assert body_fields.read_plain(body) == found
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b'{"a":"\\u0041","model":{"b":[', b'{"a":"\\u0041","model":"ch', b'{"a":"\\u0041","model":4'],
+)
+def test_a_body_that_breaks_off_is_looked_through_to_its_end(body):
+    start = body.index(b'"model":') + len(b'"model":')
+    assert body_fields.model_spans(body, "application/json") == ((start, len(body)),)
+
+
+def test_nested_values_are_jumped_over():
+    body = b'{"\\u0061":{"model":[{"model":"}"}],"b":{}},"model":"chat"}'
+    ((start, end),) = body_fields.model_spans(body, "application/json")
+    assert body[start:end] == b'"chat"'

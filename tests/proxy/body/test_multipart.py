@@ -66,3 +66,10 @@ def test_a_boundary_at_the_start_of_a_files_content_is_not_one():
 
 def test_no_boundary_finds_nothing():
     assert multipart.find(b"--\r\n" + HEAD + b"\r\n\r\nx\r\n--", b"", "model") == []
+
+
+def test_no_more_than_a_thousand_parts_are_looked_at():
+    other = b'--b\r\nContent-Disposition: form-data; name="f"\r\n\r\nx\r\n'
+    wanted = b"--b\r\n" + HEAD + b"\r\n\r\nchat\r\n--b--"
+    assert values(other * (multipart.MAX_PARTS - 1) + wanted) == [b"chat"]
+    assert values(other * multipart.MAX_PARTS + wanted) == []

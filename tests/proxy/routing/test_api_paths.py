@@ -143,3 +143,9 @@ def test_field_case_111_an_engines_own_routes_are_inference(path):
 def test_a_route_of_an_engine_below_v1_is_told_where_it_is():
     with pytest.raises(GatewayError, match=r"Did you mean /v2/rerank\?$"):
         api_paths.read("POST", "/v1/v2/rerank/")
+
+
+def test_a_path_that_names_no_model_is_told_the_host_that_does():
+    found = api_paths.names_no_model("GET", "/v1/files/" + "x" * 300, host="<name>.ai.svc")
+    assert found.code is ErrorCode.UNKNOWN_URL
+    assert "<name>.ai.svc" in found.message and len(found.message) < 400

@@ -32,6 +32,7 @@ ALL = Everything()
         ("a.chat.ai.llm.example.com", None),
         ("chat.ai", CHAT),
         ("chat.ai.svc", CHAT),
+        ("chat.ai2", OneService(ServiceKey("ai2", "chat"))),
         ("Chat.AI.svc.Cluster.Local.", CHAT),
         ("hearth.ai", AI),
         ("hearth.ai.svc", AI),
@@ -144,3 +145,15 @@ def test_field_case_101_a_gateway_has_several_names(host, scope):
 def test_field_case_101_a_host_that_is_unknown_is_told_the_setting(host, told):
     text = TABLE.unknown_name_hint(host)
     assert text.endswith(told) and bool(text) is bool(told)
+
+
+@pytest.mark.parametrize(
+    ("scope", "domains", "host"),
+    [
+        (ALL, (), "<name>.<namespace>.svc"),
+        (AI, (), "<name>.ai.svc"),
+        (AI, ("LLM.example.com.",), "<name>.ai.llm.example.com"),
+    ],
+)
+def test_the_host_of_one_service_of_a_scope(scope, domains, host):
+    assert HostTable(ingress_domains=domains).one_service_hosts(scope) == host

@@ -139,3 +139,10 @@ def test_field_case_c1_a_pod_that_only_we_found_ready_is_checked_like_any_other(
     endpoints.response_broke(KEY, pod)
     endpoints.probe_failed(KEY, "a", NO, now=0)
     assert endpoints.availability(KEY) is Availability.REFUSING
+
+
+def test_an_endpoint_that_went_meanwhile_is_not_remembered():
+    _, endpoints, _ = tables(backend("a", ready=True))
+    endpoints.connection_refused(KEY, backend("gone", ready=True))
+    endpoints.connection_refused(ServiceKey("ai", "none"), backend("a", ready=True))
+    assert uids(endpoints.usable(KEY)) == ["a"]

@@ -153,3 +153,38 @@ def test_a_body_that_ends_with_its_connection():
     body = CloseDelimitedBody()
     assert body.feed(b"x" * 100) == b"x" * 100
     assert (body.ended, body.tail) == (False, b"x" * 64)
+
+
+class Noted:
+    """Remembers what it was shown."""
+
+    marks = (b"stop",)
+
+    def __init__(self) -> None:
+        self.data: list[bytes] = []
+
+    def note(self, data: bytes) -> None:
+        self.data.append(data)
+
+
+def test_who_looks_at_a_body_sees_all_but_chunks_that_come_alone_and_bear_no_mark():
+    body, noted = ChunkedBody(), Noted()
+    assert body.can_pass_through and not ChunkedBody(decode=True).can_pass_through
+    body.follow(noted)
+    plain, marked = b"x" * 64, b"stop".rjust(64)
+    body.feed(chunk(plain))
+    assert noted.data == []
+    body.feed(chunk(marked))
+    assert noted.data == [marked]
+    # The last that came alone is shown before what is walked after it.
+    body.feed(chunk(b"a") + chunk(b"b"))
+    assert noted.data[1] == marked
+    assert b"".join(noted.data[2:]) == b"ab"
+
+
+def test_who_looks_at_a_body_of_known_length_sees_all_of_it():
+    body, noted = LengthBody(5), Noted()
+    body.follow(noted)
+    body.feed(b"hel")
+    body.feed(b"lo")
+    assert (b"".join(noted.data), body.recent) == (b"hello", b"hello")

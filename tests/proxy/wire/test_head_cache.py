@@ -1,6 +1,7 @@
 """What is known of heads that came before."""
 
 import tracemalloc
+from dataclasses import replace
 
 import pytest
 
@@ -8,7 +9,8 @@ from hearth.api.meta import ServiceKey
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.observer import Outcome
 from hearth.proxy.routing.hosts import HostTable, Scope
-from hearth.proxy.wire.head_cache import HeadCache, Remembered, ResponseTemplates, match
+from hearth.proxy.wire import head_parser
+from hearth.proxy.wire.head_cache import HeadCache, Remembered, ResponseTemplates, cors_lines, match
 
 CONFIG = GatewayConfig(hosts=HostTable(ingress_domains=("llm.test",)), default_namespace="ai")
 
@@ -65,6 +67,7 @@ def test_any_other_byte_makes_another_head(other):
         b"",
         head()[:-2],
         head(first=POST.replace(b"POST", b"PUT")),
+        head(first=POST.replace(b"/v1/chat/completions", b"/rerank")),
         head(first=POST.replace(b"1.1", b"1.0")),
         head(first=POST.replace(b"chat/completions", b"models")),
         head(first=POST.replace(b"chat/completions", b"files")),
@@ -143,6 +146,7 @@ def test_what_a_backend_is_told():
         b"X-Forwarded-Host: llm.test\r\nX-Forwarded-Proto: http\r\nVia: 1.1 hearth\r\n"
     )
     assert b"Bearer" not in plan.fields(b"1.2.3.4", authenticated=True, stream=False)
+    assert b"For: 5.6.7.8\r\n" in plan.fields(b"5.6.7.8", authenticated=False, stream=False)
 
 
 ANSWER = (
@@ -229,3 +233,17 @@ def test_an_answer_that_closes_its_connection_is_not_used_again():
     assert found is not None
     assert not found[0].keep_alive
     assert b"close" not in found[0].after
+
+
+def test_a_long_head_of_an_answer_is_read_and_not_kept():
+    shared: Remembered = {}
+    known = ResponseTemplates(shared, 0, extra=b"", last=False)
+    assert known.find((ANSWER % 2).replace(b"Date: x", b"X: " + b"y" * 5000)) is not None
+    assert shared == {}
+
+
+def test_pages_of_other_sites_are_answered_where_they_may_ask():
+    config = replace(CONFIG, cors_origins=("https://a.example",))
+    request = head_parser.parse_request(head(before=b"Origin: https://a.example\r\n"))
+    assert b"Access-Control-Allow-Origin: https://a.example\r\n" in cors_lines(request, config)
+    assert cors_lines(request, CONFIG) == b""

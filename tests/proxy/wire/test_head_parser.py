@@ -28,6 +28,7 @@ def post(*lines: bytes, version: bytes = b"1.1", target: bytes = b"/v1/x", host:
         post(b"Content-Length: 5 5"),
         post(b"Content-Length: "),
         post(b"Content-Length: 99999999999999999999"),
+        post(b"Content-Length: 1000000000000000000"),
         post(b"Transfer-Encoding: gzip, chunked"),
         post(b"Transfer-Encoding: chunked, identity"),
         post(b"Transfer-Encoding: chunked", b"Transfer-Encoding: chunked"),
@@ -251,3 +252,21 @@ def test_what_a_client_waits_for_is_not_forgotten_over_its_other_fields():
     assert head_parser.parse_request(
         post(b"Expect: 100-continue", b"Keep-Alive: timeout=1")
     ).expects
+
+
+def test_a_head_without_end_is_called_too_large():
+    told = head_parser.to_error(head_parser.too_long())
+    assert (told.status, str(told.code)) == (431, "headers_too_large")
+    assert str(head_parser.MAX_HEAD_BYTES) in told.message
+
+
+def test_an_upgrade_that_nobody_asked_for_is_no_answer():
+    with pytest.raises(Malformed, match="upgrade"):
+        head_parser.parse_response(
+            answer(b"Connection: upgrade", b"Upgrade: h2c", status=b"101 Switching Protocols")
+        )
+
+
+def test_a_clients_id_of_its_request_is_kept_where_it_is_one():
+    assert head_parser.parse_request(post(b"X-Request-Id: a-1")).request_id == b"a-1"
+    assert head_parser.parse_request(post(b"X-Request-Id: " + b"x" * 5000)).request_id == b""

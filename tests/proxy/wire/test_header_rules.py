@@ -161,3 +161,19 @@ def test_a_reason_phrase_has_no_control_bytes(status, told):
     head = head_parser.parse_response(answer(status=status))
     line = header_rules.client_head(head, framing=b"", length=True, extra=b"")
     assert line.partition(b"\r\n")[0] == b"HTTP/1.1 " + told
+
+
+@pytest.mark.parametrize(
+    ("lines", "told"),
+    [
+        (
+            (b"Server: vllm", b"X-Accel-Buffering: yes"),
+            [b"Server: vllm", b"X-Accel-Buffering: yes"],
+        ),
+        ((), [b"Server: hearth", b"X-Accel-Buffering: no"]),
+    ],
+)
+def test_proxies_on_the_way_are_told_not_to_hold_a_stream_back(lines, told):
+    head = head_parser.parse_response(answer(b"Content-Type: text/event-stream", *lines))
+    got = header_rules.client_head(head, framing=b"", length=False, extra=b"").split(b"\r\n")
+    assert got[2:-2] == told

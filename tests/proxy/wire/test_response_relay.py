@@ -79,6 +79,7 @@ def test_an_answer_glued_to_another_is_never_passed_on_and_costs_the_connection(
         ((b"Content-Length: 5",), b"hel", True, RelayState.BROKEN),
         ((), b"hel", True, RelayState.COMPLETE),
         ((), b"hel", False, RelayState.BROKEN),
+        ((EVENTS, CHUNKS), b"fffffff\r\ndata: [DONE]\n\n", True, RelayState.BROKEN),
         ((EVENTS, CHUNKS), DONE, False, RelayState.COMPLETE),
         ((EVENTS, CHUNKS), DONE + b"ff\r\n", True, RelayState.COMPLETE),
         ((EVENTS, CHUNKS), DONE[:-5], True, RelayState.BROKEN),
@@ -189,3 +190,33 @@ def test_an_old_client_gets_the_content_alone():
     r, _ = relay(EVENTS, CHUNKS, http11=False)
     out = r.receive(DONE + LAST)
     assert out.endswith(b"\r\n\r\ndata: [DONE]\n\n")
+
+
+def test_what_is_left_of_a_stream_is_passed_on_until_it_ends():
+    r, _ = relay(EVENTS, CHUNKS)
+    assert r.pass_through_body is None
+    r.receive(b"9\r\ndata: x\n\n\r\n")
+    assert r.pass_through_body is not None
+    r.receive(DONE + LAST)
+    assert r.pass_through_body is None
+
+
+def test_a_stream_follows_an_early_200_without_a_head():
+    r, _ = relay(EVENTS, CHUNKS, early=True)
+    assert r.receive(DONE + LAST) == DONE + LAST
+    assert r.state is RelayState.COMPLETE
+
+
+def test_a_stream_that_told_an_error_is_whole_and_counts_as_one():
+    error = b'data: {"error":{"message":"no","type":"e","code":500}}\n\n'
+    r, _ = relay(EVENTS, CHUNKS)
+    r.receive(b"%x\r\n%b\r\n" % (len(error), error))
+    r.receive(DONE + LAST)
+    assert (r.state, r.outcome) == (RelayState.COMPLETE, Outcome.UPSTREAM_STATUS)
+
+
+def test_an_answer_without_a_length_may_be_empty():
+    r, _ = relay()
+    out = r.end(clean=True)
+    assert out.startswith(b"HTTP/1.1 200 OK") and out.endswith(LAST)
+    assert r.state is RelayState.COMPLETE

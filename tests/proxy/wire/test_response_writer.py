@@ -222,3 +222,18 @@ def test_field_case_c12_all_that_is_ours_bears_an_id(named):
             assert (b"Request-Id: " + r.request_id in lines) is (dialect is Dialect.MESSAGES)
             assert b"Date: " + DATE in lines
             assert r.request_id == named or (not named and r.request_id.startswith(b"req_"))
+
+
+def test_an_engines_error_in_place_of_a_stream_is_a_502():
+    text = reply().error_response(errors.envelope(LATE), date=DATE)
+    assert text.startswith(b"HTTP/1.1 502 Bad Gateway\r\n")
+    assert json.loads(text.partition(b"\r\n\r\n")[2])["error"]["message"] == "later"
+
+
+def test_an_open_chunk_that_is_too_large_to_be_filled_breaks_the_stream_off():
+    r = reply()
+    body = r.set_body(answer(EVENTS, CHUNKS))
+    r.head(answer(EVENTS, CHUNKS))
+    body.feed(b"fffffff\r\nx")
+    with pytest.raises(CannotContinue):
+        r.gateway_error(LATE, date=DATE)

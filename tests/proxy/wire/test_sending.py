@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from hearth.proxy.body.body_budget import BodyBudget, BufferedBody
-from hearth.proxy.wire.sending import Sending
+from hearth.proxy.body.body_fields import BodyFields
+from hearth.proxy.wire import head_parser
+from hearth.proxy.wire.sending import Sending, prepared
 from hearth.proxy.wire.upstream_models import NotAsked
 from hearth.routes import Backend
 
@@ -66,3 +68,17 @@ def test_what_was_sent_is_kept_no_longer():
     held.data = b"{}"
     Sending(method="POST", target=b"/", fields=b"", held=held).drop()
     assert held.data == b""
+
+
+def test_a_request_is_sent_as_its_head_and_body_say():
+    head = head_parser.parse_request(
+        b"POST /v1/x HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a\r\nContent-Length: 2\r\n\r\n"
+    )
+    held = BufferedBody(BodyBudget(100))
+    held.data = b"{}"
+    made = [
+        prepared(head, BodyFields(model="m"), held, fields=b"", authenticated=known)
+        for known in (True, False)
+    ]
+    assert [one.authorization for one in made] == ["", "Bearer a"]
+    assert made[0].upstream_bytes(POD)[1] == (b"{}",)

@@ -1,5 +1,6 @@
 import pytest
 
+from hearth.api.meta import Manifest
 from hearth.cluster import kinds
 from hearth.cluster.interface import Invalid
 from hearth.cluster.local.apiserver import defaults
@@ -74,6 +75,12 @@ def test_volumes():
 POD = {"containers": [{"name": "a", "image": "b"}]}
 
 
+def deployment(*, labels=None, replicas=1):
+    template = {"metadata": {"labels": labels or {"app": "a"}}, "spec": POD}
+    spec = {"selector": {"matchLabels": {"app": "a"}}, "template": template, "replicas": replicas}
+    return {"metadata": {"name": "a"}, "spec": spec}
+
+
 @pytest.mark.parametrize(
     "kind, manifest, said",
     [
@@ -85,6 +92,8 @@ POD = {"containers": [{"name": "a", "image": "b"}]}
          r"spec.containers\[0\].image"),
         (kinds.DEPLOYMENT, {"metadata": {"name": "a"}, "spec": {"template": {"spec": POD}}},
          "spec.selector"),
+        (kinds.DEPLOYMENT, deployment(labels={"app": "b"}), "does not select them"),
+        (kinds.DEPLOYMENT, deployment(replicas=-1), "must not be negative"),
         (kinds.JOB, {"metadata": {"name": "a"},
                      "spec": {"template": {"spec": {**POD, "restartPolicy": "Always"}}}},
          "OnFailure or Never"),
@@ -100,3 +109,31 @@ def test_a_claim_keeps_its_class():
     new = {"metadata": {"name": "a"}, "spec": {"storageClassName": "slow"}}
     with pytest.raises(Invalid, match=r"spec\.storageClassName: field is immutable"):
         defaults.check(kinds.CLAIM, old, new)
+
+
+def test_defaults_of_a_job_a_service_and_a_secret():
+    job: Manifest = {
+        "spec": {"template": {"spec": {**POD, "containers": [{"name": "a", "image": "b:1"}]}}}
+    }
+    defaults.fill(kinds.JOB, job)
+    assert (job["spec"]["backoffLimit"], job["spec"]["completionMode"]) == (6, "NonIndexed")
+    assert job["spec"]["template"]["spec"]["containers"][0]["imagePullPolicy"] == "IfNotPresent"
+    service: Manifest = {"spec": {"ports": [{"port": 80}, {"port": 9, "targetPort": "http"}]}}
+    defaults.fill(kinds.SERVICE, service)
+    assert [port["targetPort"] for port in service["spec"]["ports"]] == [80, "http"]
+    secret: Manifest = {"data": {}}
+    defaults.fill(kinds.SECRET, secret)
+    assert secret["type"] == "Opaque"
+
+
+def test_a_probe_without_a_request_gets_its_times_only():
+    probe: Manifest = {"exec": {"command": ["true"]}}
+    container = {"name": "a", "image": "b", "livenessProbe": probe}
+    defaults.fill(kinds.POD, {"spec": {"containers": [container]}})
+    assert probe == {
+        "exec": {"command": ["true"]},
+        "timeoutSeconds": 1,
+        "periodSeconds": 10,
+        "successThreshold": 1,
+        "failureThreshold": 3,
+    }

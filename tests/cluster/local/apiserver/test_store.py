@@ -126,6 +126,21 @@ class TestOwners:
         store.delete(first)
         assert store.list(kinds.SECRET).items == []
 
+    def test_what_has_another_owner_stays_and_names_only_that(self, store):
+        one, other = secret(store, "one"), secret(store, "other")
+        secret(store, "both", one, other)
+        store.delete(one)
+        (left,) = store.get(kinds.SECRET, "ai", "both")["metadata"]["ownerReferences"]
+        assert left["name"] == "other"
+        store.delete(other)
+        assert store.list(kinds.SECRET).items == []
+
+    def test_what_comes_after_its_owner_went_goes_at_once(self, store):
+        gone = secret(store, "gone")
+        store.delete(gone)
+        secret(store, "late", gone)
+        assert store.list(kinds.SECRET).items == []
+
     def test_a_finalizer_keeps_an_object_without_a_generation(self, store):
         made = secret(store, "a", finalizers=["hearth.dev/x"])
         store.delete(made)
@@ -192,7 +207,7 @@ class TestTheRest:
         with pytest.raises(NotFound, match="configmaps have no status"):
             store.patch_status({**config, "status": {}}, manager="m")
 
-    def test_scale_below_zero(self, store):
+    def test_a_scale_that_is_refused_or_changes_nothing(self, store):
         labels = {"app": "d"}
         template = {"metadata": {"labels": labels}, "spec": pod()["spec"]}
         spec = {"selector": {"matchLabels": labels}, "template": template}
@@ -200,8 +215,13 @@ class TestTheRest:
             {"apiVersion": "apps/v1", "kind": "Deployment",
              "metadata": {"name": "d", "namespace": "ai"}, "spec": spec}, manager="m",
         )  # fmt: skip
+        key = ServiceKey("ai", "d")
         with pytest.raises(Invalid, match="negative"):
-            store.scale(ServiceKey("ai", "d"), replicas=-1, manager="m")
+            store.scale(key, replicas=-1, manager="m")
+        with pytest.raises(Conflict, match="another object now"):
+            store.scale(key, replicas=2, manager="m", uid="other")
+        before = store.get(kinds.DEPLOYMENT, *key)
+        assert store.scale(key, replicas=1, manager="m") is before
 
     @pytest.mark.parametrize("version", ["", "soon", "99"])
     def test_a_version_of_another_life_has_expired(self, store, version):
@@ -235,3 +255,17 @@ class TestTheRest:
             store.create(event, manager="m")
         names = {m["metadata"]["name"] for m in store.list(kinds.EVENT).items}
         assert names == {f"e{number}" for number in range(100, 1100)}
+
+
+def test_a_name_is_made_where_only_its_beginning_is_given(store):
+    made = pod()
+    made["metadata"] = {"generateName": "fill-", "namespace": "ai"}
+    assert store.create(made, manager="m")["metadata"]["name"] == "fill-s1"
+
+
+def test_a_list_is_of_one_namespace_where_one_is_named(store):
+    store.create(pod("here"), manager="m")
+    store.create(pod("there", namespace="bio"), manager="m")
+    assert [m["metadata"]["name"] for m in store.list(kinds.POD, namespace="bio").items] == [
+        "there"
+    ]

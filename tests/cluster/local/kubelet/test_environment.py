@@ -152,3 +152,9 @@ def test_what_is_missing_is_named_as_a_kubelet_does(container, message):
 def test_nothing_of_hearths_own_environment_is_inherited_but_what_is_named():
     own = {"PATH": "/bin", "HEARTH_API_KEY": "no", "HF_TOKEN": "no"}
     assert environment.inherited(own) == {"PATH": "/bin"}
+
+
+def test_a_value_may_be_a_field_of_the_pod():
+    origin = {"fieldRef": {"fieldPath": "status.podIP"}}
+    container = {"env": [{"name": "IP", "valueFrom": origin}]}
+    assert environment.resolve(container, SOURCES) == {"IP": "127.77.0.9"}
