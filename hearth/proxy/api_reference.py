@@ -10,6 +10,7 @@ from hearth.proxy.wire.response_writer import HEARTBEAT
 
 _HEAD = """\
 <!-- Generated from the tables in hearth/proxy; scripts/generate writes it anew. -->
+
 # HTTP API
 
 For the author of an application with an OpenAI or Anthropic client. Whatever an engine responds
