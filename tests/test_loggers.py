@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent / "hearth"
-NOT_YET = ("proxy/", "cluster/autoscaler/", "cluster/informer.py", "reconcile/")
+NOT_YET = ("proxy/wire/",)
 """What is not by the rules yet; nothing is added here."""
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical"}
 SOURCES = [
@@ -16,7 +16,7 @@ SOURCES = [
     for path in sorted(ROOT.rglob("*.py"))
     if not (source := path.relative_to(ROOT).as_posix()).startswith(NOT_YET)
 ]
-OTHER_WORDS = {"cause", "detail", "err", "exc", "exception", "why"}
+OTHER_WORDS = {"cause", "err", "exc", "exception", "why"}
 """Keys that say in another word what `error`, `reason` or `message` is for."""
 
 

@@ -140,7 +140,7 @@ class Informer:
                 settled = self._clock() - began >= _SETTLED_S
                 failures = 1 if settled else failures + 1
                 if not (settled and isinstance(error, Expired)):
-                    await self._rest("list failed", error, failures)
+                    await self._rest(error, failures, after="list")
 
     async def _list(self) -> None:
         listing = await self._cluster.list(
@@ -175,7 +175,7 @@ class Informer:
             lived_s = self._clock() - began
             if failed(error, delivered=self._delivered, lived_s=lived_s):
                 failures += 1
-                await self._rest("watch ended", error, failures)
+                await self._rest(error, failures, after="watch")
                 continue
             failures = 0
             if error is not None:
@@ -261,14 +261,14 @@ class Informer:
                     if not found:
                         del table[value]
 
-    async def _rest(self, what: str, error: ClusterError | None, failures: int) -> None:
+    async def _rest(self, error: ClusterError | None, failures: int, *, after: str) -> None:
         delay_s = self._backoff.delay_s(failures)
         pause_s = max(delay_s, getattr(error, "retry_after_s", None) or 0.0)
         self.long_pauses += pause_s > _PAUSE_S
         if error is not None or pause_s > _PAUSE_S:
             why = "it ended at once, and delivered nothing" if error is None else str(error)
-            extra = {"kind": str(self.kind), "error": why, "delay_s": round(pause_s, 2)}
-            logger.warning(what, extra=extra)
+            about = {"kind": str(self.kind), "after": after, "delay_s": round(pause_s, 2)}
+            logger.warning("informer paused", extra={**about, "error": why})
         await anyio.sleep(pause_s)
 
 

@@ -22,7 +22,7 @@ from hearth.proxy.wire.shared import Shared
 from hearth.proxy.wire.upstream_models import NotAsked
 from hearth.routes import Route
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _ENGINES = 64
 """Engines asked for one list; the others when the next one is wanted."""
@@ -81,7 +81,7 @@ class App:
             response = _refusal(problem, dialect)
             outcome = problem.code
         except Exception:
-            log.exception("request failed")
+            logger.exception("aiohttp handler failed")
             response = _refusal(error_messages.internal_error(), dialect)
             outcome = ErrorCode.INTERNAL_ERROR
         request_id = request_ids.sane(named) or parts.request_ids.make()

@@ -79,7 +79,7 @@ class CRDCheck:
             if found != self._outdated:
                 self._outdated = found
                 for one in found.values():
-                    logger.error(one.message)
+                    logger.error("CRDs lack fields", extra={"detail": one.message})
                 if started:
                     self._changed()
             if not started:

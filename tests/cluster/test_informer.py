@@ -366,7 +366,7 @@ class TestOnABadCluster:
         long = [seconds for seconds in slept if seconds > 1]
         assert len(slept) == 6 and len(long) >= 3
         assert informer.long_pauses == len(long)
-        told = [record for record in caplog.records if record.message == "watch ended"]
+        told = [record for record in caplog.records if record.message == "informer paused"]
         assert [record.delay_s for record in told] == [round(seconds, 2) for seconds in long]
         assert {record.levelname for record in told} == {"WARNING"}
 

@@ -88,7 +88,7 @@ class Autoscaler:
             try:
                 await self._target.scale(wanted)
             except ClusterError as error:
-                logger.warning("paused replicas not set", extra=self._log_fields(reason=str(error)))
+                logger.warning("paused replicas not set", extra=self._log_fields(error=str(error)))
         await self._publish_status(self._status)
 
     async def _discover(self) -> None:
@@ -125,7 +125,7 @@ class Autoscaler:
             except NotOffered:
                 return
             except SourceError as error:
-                logger.info("stream ended", extra=self._log_fields(reason=str(error)))
+                logger.info("scaler stream ended", extra=self._log_fields(error=str(error)))
             pause_s = algorithms.reconnect_s(pause_s)
             await self._timing.sleep(pause_s)
 
@@ -208,7 +208,7 @@ class Autoscaler:
             try:
                 await self._sync()
             except ClusterError as error:
-                logger.warning("autoscaler sync failed", extra=self._log_fields(reason=str(error)))
+                logger.warning("autoscaler sync failed", extra=self._log_fields(error=str(error)))
             await self._timing.sleep(self._timing.hpa_sync_s)
 
     async def _sync(self) -> None:
@@ -235,7 +235,7 @@ class Autoscaler:
                 for spec in await self._current(index, source):
                     metrics.append(Metric(await source.value(spec.name), spec.target))
             except SourceError as error:
-                logger.info("metric not read", extra=self._log_fields(reason=str(error)))
+                logger.info("metric not read", extra=self._log_fields(error=str(error)))
                 metrics.append(Metric(None, 1.0))
         return metrics
 
