@@ -69,7 +69,7 @@ class DemandTable:
     """Pending requests, activation leases and activity of every service.
 
     `linger_s`: how long a service stays active after it was last wanted, at least two of KEDA's
-    polling intervals, so that one short request between two polls is seen (design: demand).
+    polling intervals, so that one short request between two polls is seen.
     """
 
     def __init__(self, *, linger_s: float, clock: Callable[[], float] = time.monotonic) -> None:

@@ -187,7 +187,7 @@ class Route:
     engine_keyed: bool = False
     """Whether its engines ask for a key that is not the client's: theirs is not sent on."""
     failure: Failure | None = None
-    """Set only while every pod is in a terminal state (design: cannot start)."""
+    """Set only while every pod is in a terminal state."""
     rejection: SpecRejection | None = None
     delay: Delay | None = None
     scale: Scale | None = None

@@ -49,3 +49,17 @@ def test_every_heading_that_is_linked_to_exists(page):
         headings = re.findall(r"^#+ (.*)$", target.read_text(), re.MULTILINE)
         anchors = {re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings}
         assert anchor in anchors, f"{path}#{anchor}"
+
+
+def test_nothing_refers_to_notes_that_are_not_here():
+    """Design notes that code or docs refer to are in the repository, or the reference goes."""
+    told = re.compile(
+        r"\bdesign notes?\b|\(design:|\b(of|from) the design\b|\b(house|style|design)\.md\b"
+    )
+    found = []
+    for top in ("hearth", "docs", "charts", "scripts", ".ci", "bench", "examples"):
+        for path in (ROOT / top).rglob("*"):
+            if path.suffix in (".py", ".md", ".yaml", ".tpl", ".txt", ".html", ".json"):
+                text = path.read_text()
+                found += [f"{path.relative_to(ROOT)}: {m[0]}" for m in told.finditer(text)]
+    assert found == []

@@ -1,7 +1,7 @@
 """Every error of ours as clients see it: code, status, type, words, and how it is written.
 
-One table for both columns of the design: the same GatewayError is a status with a JSON body before
-our first byte, and one event of an open stream after it.
+One table for both forms: the same GatewayError is a status with a JSON body before our first byte,
+and one event of an open stream after it.
 """
 
 from collections.abc import Mapping

@@ -20,7 +20,7 @@ def test_the_envelope_has_four_fields_and_a_string_code(code):
     assert body == {"error": {"message": "do this", "type": kind, "param": None, "code": str(code)}}
 
 
-def test_the_design_s_statuses():
+def test_the_status_of_each_code():
     assert {str(code): ERROR_STATUSES[code].status for code in ErrorCode} == {
         "model_not_found": 404,
         "unknown_url": 404,
