@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from hearth.proxy.observer import Observer
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 FEW = 4096
 """Up to such a limit a burst could take all files that are kept free."""
@@ -57,7 +57,7 @@ class ClientLimit:
         self._unlogged += 1
         now = self._clock()
         if now >= self._log_at:
-            log.warning(
+            logger.warning(
                 "client connections rejected: as many are open as there are files for",
                 extra={"limit": self.limit, "rejected": self._unlogged},
             )

@@ -7,7 +7,7 @@ from collections import deque
 from email.utils import formatdate
 from typing import Protocol
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 PERIOD_S = 0.1
 _SLICE = 256
@@ -82,6 +82,6 @@ class Deadlines:
                     item.on_deadline(now)
                 except Exception:
                     # One that fails must not stop the timer of all others.
-                    log.exception("a limit that passed was not dealt with")
+                    logger.exception("timer callback failed")
         if late:
             self._loop.call_soon(self._slice)

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from hearth.proxy.background import Job
 from hearth.proxy.wire.client_limit import ClientLimit
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 BACKLOG = 4096
 """Connections that wait in the kernel."""
@@ -120,7 +120,7 @@ class Listener:
         now = self._loop.time()
         if now >= self._log_at:
             self._log_at = now + _LOG_EVERY_S
-            log.error("client connection not accepted", extra={"error": str(error)})
+            logger.error("client connection not accepted", extra={"error": str(error)})
 
     def _pause(self) -> None:
         if not self._paused:

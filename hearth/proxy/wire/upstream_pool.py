@@ -14,7 +14,7 @@ from hearth.proxy.background import Job
 from hearth.proxy.wire.deadlines import NEVER, Deadlines
 from hearth.proxy.wire.upstream_connection import UpstreamConnection
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 KEEPALIVE_S = 3.0
 """Shorter than the 5 s after which vLLM's server closes an idle connection."""
@@ -240,4 +240,4 @@ class UpstreamPool:
         if now >= self._log_at:
             self._log_at = now + _LOG_EVERY_S
             extra = {"endpoint": authority(*address), "error": str(error)}
-            log.error("no file or local port left for an upstream connection", extra=extra)
+            logger.error("no file or local port left for an upstream connection", extra=extra)
