@@ -28,7 +28,7 @@ from hearth.routes import RouteTable
 from tests import hanging
 from tests.cluster.local.keda.scaling import replicas, until
 from tests.reconcile import builders
-from tests.reconcile.world import written
+from tests.reconcile.plan_fixture import written
 
 KEY = ServiceKey("ai", "chat")
 GROUP = "serving.hearth.dev"
@@ -71,7 +71,7 @@ class Bare(LocalCluster):
 
 
 @dataclass
-class World:
+class PlanFixture:
     cluster: Bare
     demand: DemandTable
     routes: RouteTable
@@ -108,7 +108,7 @@ class World:
 @asynccontextmanager
 async def leading(
     *, keda: bool, watchdog_s: float | None = None, hpa_watchdog_s: float = 0, patient: bool = False
-) -> AsyncIterator[World]:
+) -> AsyncIterator[PlanFixture]:
     """`patient`: complaints of KEDA have the time that they have in production."""
     cluster, routes, demand = Bare(keda=keda), RouteTable(), DemandTable(linger_s=30)
     queue: WorkQueue[ServiceKey] = WorkQueue()
@@ -166,18 +166,18 @@ async def leading(
         tasks.start_soon(autoscaling.run, watchdog_s)
         await replicas(cluster, 0)
         scaler.gate.open()
-        yield World(cluster, demand, routes, scaler, autoscaling)
+        yield PlanFixture(cluster, demand, routes, scaler, autoscaling)
         tasks.cancel_scope.cancel()
 
 
-async def keda_says(world: World, *conditions: dict) -> None:
+async def keda_says(world: PlanFixture, *conditions: dict) -> None:
     """What KEDA writes into the ScaledObject's status."""
     scaled_object = await world.cluster.get(kinds.SCALED_OBJECT, *KEY)
     status = {"conditions": list(conditions)}
     await world.cluster.patch_status(scaled_object | {"status": status}, manager="keda")
 
 
-async def seen(world: World, count: int) -> None:
+async def seen(world: PlanFixture, count: int) -> None:
     """Wait until the route has the Deployment at this scale."""
     with hanging.guard():
         while True:

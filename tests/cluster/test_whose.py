@@ -13,11 +13,11 @@ from hearth.cluster import kinds
 from hearth.cluster.interface import KindMissing
 from hearth.cluster.kube import cluster as kube
 from hearth.reconcile.vanished_pods import VanishedPods
-from tests.reconcile import builders, shell
+from tests.reconcile import builders, reconciler_fixture
 from tests.reconcile.builders import merged
-from tests.reconcile.shell import HEARTH, KEY, controlled_by
+from tests.reconcile.reconciler_fixture import HEARTH, KEY, controlled_by
 
-MADE = [*shell.OWNED, kinds.REPLICA_SET, kinds.POD, kinds.llm_service(HEARTH)]
+MADE = [*reconciler_fixture.OWNED, kinds.REPLICA_SET, kinds.POD, kinds.llm_service(HEARTH)]
 OTHER_MODEL = {
     "model": {"source": {"uri": "hf://org/another"}},
     "runtime": {"name": "stub"},
@@ -37,7 +37,7 @@ class Cluster:
 
     def __init__(self, cluster, *, chained):
         self.chained = chained
-        self.world = shell.World(cluster, replica_sets=chained)
+        self.world = reconciler_fixture.ReconcilerFixture(cluster, replica_sets=chained)
         self.cluster = self.world.cluster
 
     async def rollout(self, name, ip, *, of=KEY.name, labels=None, ready=True, owned=True):
@@ -73,7 +73,7 @@ class Cluster:
 
     async def orphan(self):
         """`kubectl delete llmservice chat --cascade=orphan`, as the garbage collector does it."""
-        for kind in shell.OWNED:
+        for kind in reconciler_fixture.OWNED:
             for one in await self.listed(kind):
                 metadata = {k: v for k, v in one["metadata"].items() if k != "ownerReferences"}
                 await self.cluster.update(one | {"metadata": metadata})
@@ -94,9 +94,9 @@ class Cluster:
     async def endpoints(self):
         """Those that a pass leaves; what it wrote has been heard of."""
         for _ in range(2):
-            await self.world.look()
-        await self.world.caught_up()
-        await self.world.look()
+            await self.world.reconcile_once()
+        await self.world.sync()
+        await self.world.reconcile_once()
         return [backend.host for backend in self.world.routes.endpoints(KEY)]
 
 
@@ -117,8 +117,8 @@ async def served(one):
     """A service with one pod that serves."""
     await one.world.runtime(args=["--model", "{{ .Model.Path }}"])
     await one.world.user("LLMService")
-    await one.world.look()
-    await one.world.look()
+    await one.world.reconcile_once()
+    await one.world.reconcile_once()
     await one.rollout("a1", "10.0.0.1")
     assert await one.endpoints() == ["10.0.0.1"]
 
@@ -148,7 +148,7 @@ async def test_field_case_143_what_copies_the_labels_is_sent_nothing(one):
 async def test_field_case_143_a_crash_of_somebody_else_s_pod_is_not_ours(one):
     await one.world.runtime(args=["--model", "{{ .Model.Path }}"])
     await one.world.user("LLMService")
-    await one.world.look()
+    await one.world.reconcile_once()
     broken = builders.pod(waiting={"reason": "CrashLoopBackOff"}, restarts=9)
     broken["metadata"] |= {"name": "mine", "labels": names.selector(KEY)}
     broken["spec"]["containers"][0].pop("readinessProbe")
@@ -177,21 +177,21 @@ async def test_field_case_143_nor_while_nobody_collects_what_the_old_one_owned(o
     assert await one.endpoints() == []
     assert (await one.world.conditions())["Degraded"] == ("True", "NotOwned")
     assert "another LLMService of this name" in one.world.routes.find(KEY).rejection.message
-    for kind in shell.OWNED:
+    for kind in reconciler_fixture.OWNED:
         await one.clear(kind)
-    await one.world.look()
+    await one.world.reconcile_once()
     await one.rollout("a2", "10.0.0.2")
     assert await one.endpoints() == ["10.0.0.2"]
 
 
 async def test_field_case_102_after_a_restore_everything_is_the_service_s_again(one):
     await served(one)
-    before = [m["metadata"]["uid"] for k in shell.OWNED for m in await one.listed(k)]
+    before = [m["metadata"]["uid"] for k in reconciler_fixture.OWNED for m in await one.listed(k)]
     await one.orphan()
     again = await one.world.user("LLMService")
     # Its pods serve on: they were made from what is wanted still.
     assert await one.endpoints() == ["10.0.0.1"]
-    owned = [m for kind in shell.OWNED for m in await one.listed(kind)]
+    owned = [m for kind in reconciler_fixture.OWNED for m in await one.listed(kind)]
     assert [m["metadata"]["uid"] for m in owned] == before
     for manifest in owned:
         [owner] = manifest["metadata"]["ownerReferences"]
@@ -199,7 +199,7 @@ async def test_field_case_102_after_a_restore_everything_is_the_service_s_again(
     assert (await one.world.conditions())["Ready"] == ("True", "Available")
     events = [e for e in await one.listed(kinds.EVENT) if e["reason"] == "Adopted"]
     assert events[-1]["involvedObject"]["uid"] == again["metadata"]["uid"]
-    assert all(name.split("/")[0] in events[-1]["message"] for name in shell.ALL[:2])
+    assert all(name.split("/")[0] in events[-1]["message"] for name in reconciler_fixture.ALL[:2])
 
 
 async def test_field_case_95_a_pod_is_gone_when_its_object_is_and_not_when_its_label_is(one):
@@ -213,7 +213,7 @@ async def test_field_case_95_a_pod_is_gone_when_its_object_is_and_not_when_its_l
     (pod,) = await one.listed(kinds.POD)
     labels = {k: v for k, v in pod["metadata"]["labels"].items() if k != names.SERVICE_LABEL}
     quiet = await one.cluster.update(merged_labels(pod, labels))
-    await one.world.caught_up()
+    await one.world.sync()
     left = vanished.queue.take()
     assert await vanished.reconcile(left) > 0 and gone == []
     await one.cluster.delete(quiet)

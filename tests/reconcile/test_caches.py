@@ -7,19 +7,26 @@ from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.reconcile.caches import OWNED
 from tests.reconcile import builders
-from tests.reconcile.shell import ALL, HEARTH, KEY, NOCTAYA, World, controlled_by
+from tests.reconcile.reconciler_fixture import (
+    ALL,
+    HEARTH,
+    KEY,
+    NOCTAYA,
+    ReconcilerFixture,
+    controlled_by,
+)
 
 LOST = {"ownerReferences": []}
 
 
 @pytest.fixture
 def world():
-    return World()
+    return ReconcilerFixture()
 
 
 async def asked(world):
     """Who is asked for since the last time."""
-    await world.caught_up()
+    await world.sync()
     found = set(world.asked)
     world.asked.clear()
     return found
@@ -28,13 +35,13 @@ async def asked(world):
 async def test_changes_of_what_is_owned_ask_for_its_service(world):
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
-    await world.caught_up()
+    await world.reconcile_once()
+    await world.sync()
     world.asked.clear()
     await world.cluster.delete(await world.cluster.get(kinds.SERVICE, "ai", "chat-backend"))
-    await world.caught_up()
+    await world.sync()
     assert world.asked == {KEY}
-    await world.look()
+    await world.reconcile_once()
     assert await world.objects() == ALL
 
 
@@ -42,7 +49,7 @@ async def test_changes_of_what_is_owned_ask_for_its_service(world):
 async def test_field_case_64_a_status_that_others_write_asks_for_the_service(world, kind):
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     await world.pod()
     await world.user("LLMService", "other")
     await asked(world)
@@ -53,11 +60,11 @@ async def test_field_case_64_a_status_that_others_write_asks_for_the_service(wor
 
 
 async def test_field_case_143_a_replica_set_may_come_after_its_pod():
-    world = World(replica_sets=True)
+    world = ReconcilerFixture(replica_sets=True)
     world.route_publisher.follow()
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     deployment = await world.cluster.get(kinds.DEPLOYMENT, *KEY)
     template = deployment["spec"]["template"]
     made: Manifest = {
@@ -95,26 +102,26 @@ async def test_field_case_143_a_replica_set_may_come_after_its_pod():
 async def test_the_pods_of_before_serve_on_while_a_change_is_rolled_out(world):
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     await world.pod_ready()
-    await world.caught_up()
+    await world.sync()
     # As an adopted service is, or one that is of the same second as its pods.
     born = {"metadata": {"creationTimestamp": "2999-01-01T00:00:00Z"}}
     service = LLMService.model_validate(builders.merged(await world.service(), born))
     assert len(world.caches.backend(service).pods) == 1
     await world.runtime(image="engine:2")
-    await world.look()
-    await world.caught_up()
+    await world.reconcile_once()
+    await world.sync()
     assert len(world.caches.backend(service).pods) == 1
     pod = await world.cluster.get(kinds.POD, "ai", "chat-1")
     await world.cluster.delete(pod)
-    await world.caught_up()
+    await world.sync()
     assert not world.caches.backend(service).pods
     # Another of its name is another pod.
     kept = ("name", "namespace", "labels", "ownerReferences")
     pod["metadata"] = {k: v for k, v in pod["metadata"].items() if k in kept}
     await world.kubelet(pod)
-    await world.caught_up()
+    await world.sync()
     assert not world.caches.backend(service).pods
 
 
@@ -141,14 +148,14 @@ async def test_a_runtime_asks_for_those_that_use_it(world):
 
 async def test_a_namespace_is_asked_for_when_its_services_come_and_go(world):
     service = await world.user("LLMService")
-    await world.caught_up()
+    await world.sync()
     assert world.asked_namespaces == {"ai"}
     world.asked_namespaces.clear()
     await world.user("LLMService", spec={"model": {"source": {"uri": "hf://a/c"}}})
-    await world.caught_up()
+    await world.sync()
     assert world.asked_namespaces == set()
     await world.cluster.delete(service)
-    await world.caught_up()
+    await world.sync()
     assert world.asked_namespaces == {"ai"}
 
 
@@ -156,8 +163,8 @@ async def test_what_is_known_and_where(world):
     await world.runtime()
     await world.user("LLMService")
     await world.user("LLMService", group="serving.noctaya.io")
-    await world.look()
-    await world.caught_up()
+    await world.reconcile_once()
+    await world.sync()
     assert world.caches.service_keys() == {KEY}
     assert len(world.caches.services(KEY)) == 2
     assert [m["kind"] for m in world.caches.services_in("ai")] == ["LLMService"] * 2
@@ -168,7 +175,7 @@ async def test_what_is_known_and_where(world):
 
 async def test_what_we_wrote_counts_until_the_copy_changes(world):
     await world.user("LLMService")
-    await world.caught_up()
+    await world.sync()
     [copy] = world.caches.services(KEY)
     stored = await world.cluster.patch_status(
         {**copy, "status": {"phase": "Pending"}}, manager="hearth-status"
@@ -177,25 +184,25 @@ async def test_what_we_wrote_counts_until_the_copy_changes(world):
     assert world.caches.services(KEY) == [stored]
     newest = await world.user("LLMService", metadata={"name": "chat", "namespace": "ai",
                                                       "labels": {"a": "b"}})  # fmt: skip
-    await world.caught_up()
+    await world.sync()
     [copy] = world.caches.services(KEY)
     assert copy["metadata"]["resourceVersion"] == newest["metadata"]["resourceVersion"]
 
 
 async def test_what_we_wrote_is_older_than_a_copy_that_changed_meanwhile(world):
     service = await world.user("LLMService")
-    await world.caught_up()
+    await world.sync()
     over = world.caches.resource_version(HEARTH, KEY)
     stored = await world.cluster.patch_status(
         {**service, "status": {"phase": "Pending"}}, manager="hearth-status"
     )
     await world.cluster.patch_status({**stored, "status": {}}, manager="hearth-status")
-    await world.caught_up()
+    await world.sync()
     world.caches.remember_write(stored, over=over)
     [copy] = world.caches.services(KEY)
     assert "phase" not in copy.get("status", {})
     await world.cluster.delete(service)
-    await world.caught_up()
+    await world.sync()
     assert world.caches.resource_version(HEARTH, KEY) == ""
 
 
@@ -208,12 +215,12 @@ async def test_field_case_140_who_would_have_one_folder_is_asked_for_and_told(wo
     first, second = ServiceKey("a-b", "c"), ServiceKey("a", "b-c")
     await world.runtime(group=NOCTAYA)
     await world.user("LLMService", "c", namespace="a-b", spec=spec, group=NOCTAYA)
-    await world.look(first)
+    await world.reconcile_once(first)
     assert await asked(world) >= {first}
     later = await world.user("LLMService", "b-c", namespace="a", spec=spec, group=NOCTAYA)
     assert await asked(world) == {first, second}
     for key in (first, second):
-        await world.look(key)
+        await world.reconcile_once(key)
     paths = set()
     for key in (first, second):
         conditions = (await world.cluster.get(kinds.llm_service(NOCTAYA), *key))["status"]

@@ -9,13 +9,19 @@ from hearth.cluster.interface import Forbidden, NotFound, Unavailable
 from hearth.reconcile.crd_check import CRDCheck
 from tests import hanging
 from tests.api.test_crd_compatibility import GUARD, without
-from tests.reconcile.shell import HEARTH, KEY, NOCTAYA, Refusing, World
+from tests.reconcile.reconciler_fixture import (
+    HEARTH,
+    KEY,
+    NOCTAYA,
+    ReconcilerFixture,
+    RejectingCluster,
+)
 
 LATE = "spec.scaling.drainTimeout"
 TLS = "spec.scaling.externalScaler.tls"
 
 
-class Serving(Refusing):
+class Serving(RejectingCluster):
     """A cluster with CRDs, ours unless it is told otherwise."""
 
     def __init__(self):
@@ -108,20 +114,20 @@ async def test_once_they_are_upgraded_all_is_well(cluster, monkeypatch):
 
 
 async def test_field_case_88_services_say_it_and_an_unguarded_one_is_closed(cluster):
-    world = World(cluster)
+    world = ReconcilerFixture(cluster)
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     before = await world.objects()
     cluster.drop("llmservices", LATE)
     await looked(world.caches.crd_check)
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions())["Warning"] == ("True", "CheckSpec")
     assert world.routes.find(KEY).rejection is None
     cluster.drop("llmservices", GUARD)
     await world.pod_ready()
     await looked(world.caches.crd_check)
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions())["Degraded"] == ("True", "CRDOutdated")
     route = world.routes.find(KEY)
     assert route.backends == () and GUARD in route.rejection.message

@@ -4,16 +4,16 @@ import pytest
 
 from hearth.cluster import kinds
 from hearth.cluster.interface import Terminating
-from tests.reconcile.shell import KEY, NOCTAYA, World
+from tests.reconcile.reconciler_fixture import KEY, NOCTAYA, ReconcilerFixture
 
 
 @pytest.fixture
 def world():
-    return World()
+    return ReconcilerFixture()
 
 
-async def look(world):
-    await world.caught_up()
+async def reconcile_once(world):
+    await world.sync()
     return await world.namespace_reconciler.reconcile("ai")
 
 
@@ -24,26 +24,26 @@ async def owners(world):
 
 async def test_it_is_owned_by_all_services_and_goes_with_the_last(world):
     chat = await world.user("LLMService")
-    await look(world)
+    await reconcile_once(world)
     assert await owners(world) == ["chat"]
     other = await world.user("LLMService", "other", group=NOCTAYA)
-    await look(world)
+    await reconcile_once(world)
     assert await owners(world) == ["chat", "other"]
     await world.cluster.delete(chat)
-    await look(world)
+    await reconcile_once(world)
     assert await owners(world) == ["other"]
     await world.cluster.delete(other)
-    await look(world)
+    await reconcile_once(world)
     assert await world.objects() == []
 
 
 async def test_a_change_of_it_asks_for_its_namespace(world):
     await world.user("LLMService")
-    await look(world)
-    await world.caught_up()
+    await reconcile_once(world)
+    await world.sync()
     world.asked_namespaces.clear()
     await world.cluster.delete(await world.cluster.get(kinds.SERVICE, "ai", "hearth"))
-    await world.caught_up()
+    await world.sync()
     assert world.asked_namespaces == {"ai"}
 
 
@@ -58,14 +58,14 @@ async def test_a_foreign_one_is_left_alone_and_each_service_warned(world):
     )
     await world.runtime()
     await world.user("LLMService")
-    assert await look(world) is not None  # nobody will tell when it is gone
+    assert await reconcile_once(world) is not None  # nobody will tell when it is gone
     assert await world.cluster.get(kinds.SERVICE, "ai", "hearth") == foreign
     assert KEY in world.asked
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions())["Warning"][0] == "True"
     await world.cluster.delete(foreign)
-    assert await look(world) is None
-    await world.look()
+    assert await reconcile_once(world) is None
+    await world.reconcile_once()
     assert "Warning" not in await world.conditions()
 
 
@@ -73,4 +73,4 @@ async def test_field_case_136_in_a_namespace_that_goes_there_is_nothing_to_do(wo
     await world.runtime()
     await world.user("LLMService")
     world.cluster.answers[("apply", "Service")] = Terminating("it is being terminated")
-    assert await look(world) is None
+    assert await reconcile_once(world) is None

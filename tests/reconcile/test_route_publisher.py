@@ -7,16 +7,16 @@ from hearth.cluster import kinds
 from hearth.reconcile.route_publisher import SpecOutcome
 from hearth.reconcile.spec import parse
 from hearth.routes import ProbeResult
-from tests.reconcile.shell import KEY, World
+from tests.reconcile.reconciler_fixture import KEY, ReconcilerFixture
 
 
 @pytest.fixture
 async def world():
-    made = World()
+    made = ReconcilerFixture()
     await made.runtime()
     await made.user("LLMService")
-    await made.look()
-    await made.caught_up()
+    await made.reconcile_once()
+    await made.sync()
     return made
 
 
@@ -27,21 +27,21 @@ def usable(world):
 async def test_a_pod_that_is_ready_waits_for_no_pass(world):
     world.route_publisher.follow()
     await world.pod(running=True)
-    await world.caught_up()
+    await world.sync()
     route = world.routes.find(KEY)
     assert (route.phase, len(route.backends), usable(world)) == ("Loading", 1, [])
     await world.pod_ready()
-    await world.caught_up()
+    await world.sync()
     assert (world.routes.find(KEY).phase, usable(world)) == ("Ready", ["10.0.0.1"])
     await world.cluster.finalize(await world.cluster.get(kinds.POD, "ai", "chat-1"))
-    await world.caught_up()
+    await world.sync()
     assert world.routes.find(KEY).backends == ()
 
 
 async def test_so_does_a_change_of_scale(world):
     world.route_publisher.follow()
     await world.cluster.scale(KEY, replicas=1)
-    await world.caught_up()
+    await world.sync()
     assert (world.routes.find(KEY).phase, world.routes.find(KEY).scale.replicas) == ("Pending", 1)
 
 
@@ -57,14 +57,14 @@ async def test_nor_is_it_forgotten_by_a_pass_that_began_before(world):
         return await said(manifest, manager=manager, force=force)
 
     await world.runtime(args=["another"])
-    await world.caught_up()
+    await world.sync()
     async with anyio.create_task_group() as tasks:
         world.cluster.apply = slow
         tasks.start_soon(world.reconciler.reconcile, KEY)
         await waits.wait()
         world.cluster.apply = said
         await world.pod_ready()
-        await world.caught_up()
+        await world.sync()
         assert usable(world) == ["10.0.0.1"]
         goes_on.set()
     assert usable(world) == ["10.0.0.1"]
@@ -73,19 +73,19 @@ async def test_nor_is_it_forgotten_by_a_pass_that_began_before(world):
 
 async def test_a_new_leader_blames_no_pod_for_restarts_of_long_ago(world):
     await world.pod_ready()
-    await world.look()
+    await world.reconcile_once()
     await world.pod(running=True, restarts=4)  # it was Ready after the first three
-    following = World(world.cluster)
-    await following.look()
+    following = ReconcilerFixture(world.cluster)
+    await following.reconcile_once()
     assert following.routes.find(KEY).phase == "Loading"
 
 
 async def test_a_new_leader_goes_on_with_a_failure_that_it_finds(world):
     await world.pod(running=True, restarts=2)
-    await world.look()
+    await world.reconcile_once()
     assert world.routes.find(KEY).phase == "Degraded"
-    following = World(world.cluster)
-    await following.look()
+    following = ReconcilerFixture(world.cluster)
+    await following.reconcile_once()
     route = following.routes.find(KEY)
     assert (route.phase, route.failure.reason) == ("Degraded", "ContainerRestarting")
 
@@ -97,16 +97,16 @@ def autoscaling(world):
 
 
 async def test_a_scaled_object_counts_from_when_it_is_written_until_it_went():
-    world = World()
+    world = ReconcilerFixture()
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     assert world.caches.object(kinds.SCALED_OBJECT, KEY) is None  # not heard of yet
     assert autoscaling(world) == "True"
-    await world.caught_up()
+    await world.sync()
     assert autoscaling(world) == "True"
     await world.cluster.delete(await world.cluster.get(kinds.SCALED_OBJECT, *KEY))
-    await world.caught_up()
+    await world.sync()
     assert autoscaling(world) == "Unknown"
 
 
@@ -114,7 +114,7 @@ async def test_it_can_be_stopped(world):
     stop = world.route_publisher.follow()
     stop()
     await world.pod_ready()
-    await world.caught_up()
+    await world.sync()
     assert usable(world) == []
 
 
@@ -122,7 +122,7 @@ async def test_what_nobody_decided_on_has_no_route(world):
     world.route_publisher.follow()
     world.route_publisher.remove(KEY)
     await world.pod_ready()
-    await world.caught_up()
+    await world.sync()
     assert KEY not in world.routes
 
 
@@ -130,7 +130,7 @@ async def test_field_case_109_the_status_says_what_a_pod_that_loads_answers(worl
     """Written when the words change, not with each answer."""
     world.route_publisher.follow()
     await world.pod(running=True)
-    await world.look()
+    await world.reconcile_once()
     uid = world.routes.find(KEY).backends[0].uid
     writes = []
     for answers in (["404"] * 60, ["503"] * 3 + ["404"] * 30, ["503"] * 60):
@@ -138,14 +138,14 @@ async def test_field_case_109_the_status_says_what_a_pod_that_loads_answers(worl
             result = ProbeResult(request="GET /health on port 8000", answer=answer)
             world.routes.probed(KEY, uid, result, now=now)
             if now % 10 == 0:
-                await world.look()
-        await world.look()
+                await world.reconcile_once()
+        await world.reconcile_once()
         told = {c["type"]: c for c in (await world.service())["status"]["conditions"]}["Ready"]
         assert (told["status"], told["reason"]) == ("False", "ModelLoading")
         assert told["message"] == f"GET /health on port 8000: {answers[-1]}"
         writes.append(sum(verb == "status" for verb, _, _ in world.cluster.written))
     assert writes[1] == writes[0] and writes[2] == writes[0] + 1
     await world.pod_ready()
-    await world.look()
+    await world.reconcile_once()
     told = {c["type"]: c for c in (await world.service())["status"]["conditions"]}["Ready"]
     assert (told["status"], told.get("message", "")) == ("True", "")

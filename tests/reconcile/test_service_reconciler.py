@@ -1,4 +1,4 @@
-"""The reconciler's shell over the in-memory cluster: what stands there after a pass."""
+"""What is there after a pass of the reconciler over the in-memory cluster."""
 
 import pytest
 
@@ -6,18 +6,18 @@ from hearth import names
 from hearth.cluster import kinds
 from hearth.cluster.interface import Forbidden, Invalid, NotFound, Terminating, Unavailable
 from hearth.routes import ColdStart, KeyRef
-from tests.reconcile.shell import ALL, HEARTH, KEY, NOCTAYA, World
+from tests.reconcile.reconciler_fixture import ALL, HEARTH, KEY, NOCTAYA, ReconcilerFixture
 
 
 @pytest.fixture
 async def world():
-    return World()
+    return ReconcilerFixture()
 
 
 async def test_a_service_gets_its_objects_a_route_and_a_status(world):
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     assert await world.objects() == ALL
     deployment = await world.cluster.get(kinds.DEPLOYMENT, "ai", "chat")
     assert deployment["spec"]["replicas"] == 0
@@ -31,17 +31,17 @@ async def test_a_service_gets_its_objects_a_route_and_a_status(world):
 async def test_a_second_pass_writes_nothing(world):
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
-    await world.look()  # the ScaledObject is seen now: one more status
+    await world.reconcile_once()
+    await world.reconcile_once()  # the ScaledObject is seen now: one more status
     world.cluster.written.clear()
-    await world.look()
+    await world.reconcile_once()
     assert world.cluster.written == []
 
 
 async def test_an_earlier_pass_may_be_repeated_before_its_writes_are_seen(world):
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     await world.reconciler.reconcile(KEY)
     assert await world.objects() == ALL
 
@@ -56,27 +56,27 @@ async def test_a_foreign_object_is_left_alone_and_named(world):
     stored = await world.cluster.create(foreign)
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     assert await world.objects() == ["Service/chat-backend"]
     assert (await world.cluster.get(kinds.SERVICE, "ai", "chat-backend")) == stored
     assert (await world.conditions())["Degraded"] == ("True", "NotOwned")
     assert "chat-backend" in world.routes.find(KEY).rejection.message
-    assert await world.look()  # again: nobody will tell when it is gone
+    assert await world.reconcile_once()  # again: nobody will tell when it is gone
     await world.cluster.delete(stored)
-    await world.look()
+    await world.reconcile_once()
     assert await world.objects() == ALL
 
 
 async def test_a_missing_runtime_is_told_and_mended_by_its_coming(world):
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions())["Degraded"] == ("True", "RuntimeResolution")
     assert world.routes.find(KEY).rejection.reason == "RuntimeResolution"
     world.asked.clear()
     await world.runtime()
-    await world.caught_up()
+    await world.sync()
     assert world.asked == {KEY}
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions())["Degraded"] == ("False", "Inactive")
     assert world.routes.find(KEY).rejection is None and await world.objects() == ALL
 
@@ -84,7 +84,7 @@ async def test_a_missing_runtime_is_told_and_mended_by_its_coming(world):
 async def test_a_refused_edit_changes_nothing_that_runs(world):
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     before = await world.cluster.get(kinds.DEPLOYMENT, "ai", "chat")
     spec = {
         "model": {"source": {"uri": "hf://org/m"}},
@@ -92,7 +92,7 @@ async def test_a_refused_edit_changes_nothing_that_runs(world):
         "cache": {"strategy": "BakedImage"},
     }
     await world.user("LLMService", spec=spec)
-    await world.look()
+    await world.reconcile_once()
     assert await world.cluster.get(kinds.DEPLOYMENT, "ai", "chat") == before
     assert (await world.conditions())["Degraded"] == ("True", "Render")
     assert await world.objects() == ALL
@@ -107,11 +107,11 @@ BAD = {"cache": {"strategy": "BakedImage"}}
 async def test_mutual_tls_has_a_name_that_comes_and_goes_with_it(world):
     await world.runtime()
     await world.user("LLMService", spec=SECURE)
-    await world.look()
+    await world.reconcile_once()
     assert set(await world.objects()) - set(ALL) == {"Service/chat-scaler"}
     assert world.routes.find(KEY).scaler_tls == "s"
     await world.user("LLMService", spec=PLAIN)
-    await world.look()
+    await world.reconcile_once()
     assert await world.objects() == ALL
     assert world.routes.find(KEY).scaler_tls is None
 
@@ -127,9 +127,9 @@ async def test_mutual_tls_has_a_name_that_comes_and_goes_with_it(world):
 async def test_after_a_refused_edit_keda_asks_as_it_did(world, first, then, expected):
     await world.runtime()
     await world.user("LLMService", spec=first)
-    await world.look()
+    await world.reconcile_once()
     await world.user("LLMService", spec=then)
-    await world.look()
+    await world.reconcile_once()
     assert world.routes.find(KEY).rejection is not None
     assert world.routes.find(KEY).scaler_tls == expected
 
@@ -138,17 +138,17 @@ async def test_a_bad_certificate_is_a_condition(world):
     await world.runtime()
     await world.user("LLMService", spec=SECURE)
     world.certificates[KEY] = "Secret s has no tls.key"
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions())["AutoscalingReady"] == ("False", "ScalerCertificate")
     del world.certificates[KEY]
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions())["AutoscalingReady"] == ("True", "ScaledObjectApplied")
 
 
 async def test_what_cannot_even_be_read_is_refused(world):
     await world.runtime()
     await world.user("LLMService", spec={"model": {"source": {"uri": 7}}})
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions())["Ready"] == ("False", "Render")
     assert "spec.model.source.uri" in world.routes.find(KEY).rejection.message
 
@@ -166,9 +166,9 @@ async def test_an_edit_that_cannot_be_read_does_not_open_what_runs_to_all(world,
     await world.runtime()
     await world.user("LLMService", spec={**PLAIN, "endpoint": ASKED})
     if ran:
-        await world.look()
+        await world.reconcile_once()
     await world.user("LLMService", spec={**PLAIN, "endpoint": ASKED, **TOO_LONG})
-    await world.look()
+    await world.reconcile_once()
     route = world.routes.find(KEY)
     assert route.rejection is not None and route.authentication == KeyRef(secret="s", key="k")
     assert not ran or (route.max_queue, route.cold_start) == (7, ColdStart.REJECT)
@@ -185,9 +185,9 @@ async def test_a_refused_edit_does_not_let_more_through(world, annotation, spec,
 
     await world.runtime()
     await world.user("LLMService", metadata=named("3"))
-    await world.look()
+    await world.reconcile_once()
     await world.user("LLMService", spec=spec, metadata=named(annotation))
-    await world.look()
+    await world.reconcile_once()
     assert world.routes.find(KEY).rejection is not None
     assert world.routes.find(KEY).max_in_flight == expected
 
@@ -197,7 +197,7 @@ async def test_of_two_of_one_name_the_later_touches_nothing(world):
     await world.runtime(group=NOCTAYA)
     await world.user("LLMService", group=NOCTAYA)
     await world.user("LLMService")  # in the same second: ours has the name
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions(group=NOCTAYA))["Degraded"] == ("True", "NameTaken")
     assert (await world.conditions())["Degraded"] == ("False", "Inactive")
     owner = (await world.cluster.get(kinds.DEPLOYMENT, "ai", "chat"))["metadata"][
@@ -209,22 +209,22 @@ async def test_of_two_of_one_name_the_later_touches_nothing(world):
 async def test_the_later_of_two_that_cannot_be_told_does_not_stop_the_first(world):
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     await world.user("LLMService", group=NOCTAYA)
     world.cluster.answers[("status", "LLMService")] = Invalid("no such field")
     await world.user("LLMService", spec={**PLAIN, "endpoint": {"maxQueue": 7}})
     with pytest.raises(Invalid):
-        await world.look()
+        await world.reconcile_once()
     assert world.routes.find(KEY).max_queue == 7
 
 
 async def test_a_deleted_service_leaves_no_route_and_no_demand(world):
     await world.runtime()
     service = await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     world.demand.renew_lease(KEY, seconds=60)
     await world.cluster.delete(service)
-    await world.look()
+    await world.reconcile_once()
     assert KEY not in world.routes and list(world.demand.rows()) == []
     assert await world.objects() == []
 
@@ -236,7 +236,7 @@ async def test_a_service_on_its_way_out_is_not_written_to(world):
     )
     await world.cluster.delete(service)
     world.cluster.written.clear()
-    await world.look()
+    await world.reconcile_once()
     assert world.cluster.written == [] and KEY not in world.routes
 
 
@@ -246,14 +246,14 @@ async def test_what_the_cluster_refuses_becomes_a_condition(world, error):
     await world.user("LLMService")
     world.cluster.answers[("apply", "ScaledObject")] = error
     # Field case 61: its own words in the condition, no hot loop, and the rest is there.
-    assert await world.look() >= 30
+    assert await world.reconcile_once() >= 30
     assert (await world.conditions())["Degraded"] == ("True", "ScaledObject")
     assert (await world.conditions())["AutoscalingReady"] == ("False", "ScaledObject")
     assert str(error) in world.routes.find(KEY).rejection.message
     assert await world.objects() == [name for name in ALL if "ScaledObject" not in name]
     world.cluster.answers.clear()
-    await world.look()
-    await world.look()
+    await world.reconcile_once()
+    await world.reconcile_once()
     assert (await world.conditions())["Degraded"] == ("False", "Inactive")
     assert await world.objects() == ALL
 
@@ -261,20 +261,20 @@ async def test_what_the_cluster_refuses_becomes_a_condition(world, error):
 async def test_field_case_136_what_cannot_be_created_any_more_is_deleted(world):
     await world.runtime()
     service = await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     world.demand.renew_lease(KEY, seconds=60)
     await world.cluster.delete(await world.cluster.get(kinds.DEPLOYMENT, *KEY))
     world.cluster.answers[("apply", "Deployment")] = Terminating("it is being terminated")
-    await world.look()
+    await world.reconcile_once()
     assert KEY not in world.routes and list(world.demand.rows()) == []
     world.cluster.written.clear()
-    await world.look()
+    await world.reconcile_once()
     assert world.cluster.written == [] and KEY not in world.routes
     # Whatever bears the name later, in a namespace made anew, is another service.
     await world.cluster.delete(service)
     world.cluster.answers.clear()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     assert KEY in world.routes and await world.objects() == ALL
 
 
@@ -282,13 +282,13 @@ async def test_field_case_143_nobody_is_answered_by_the_one_after(world):
     """Who waits for one that was recreated between two looks hears that it was deleted."""
     await world.runtime()
     service = await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     world.demand.renew_lease(KEY, seconds=60)
     told = []
     world.routes.listen(lambda key: told.append(world.routes.find(key)))
     await world.cluster.delete(service)
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     assert told[0] is None
     assert world.routes.find(KEY).uid != service["metadata"]["uid"]
     assert list(world.demand.rows()) == []
@@ -297,12 +297,12 @@ async def test_field_case_143_nobody_is_answered_by_the_one_after(world):
 async def test_field_case_143_nor_where_the_one_after_cannot_be_looked_at(world):
     await world.runtime()
     service = await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     await world.cluster.delete(service)
     await world.user("LLMService", spec=LOCKED)
     world.cluster.answers[("get", "Deployment")] = Unavailable()
     with pytest.raises(Unavailable):
-        await world.look()
+        await world.reconcile_once()
     assert world.routes.find(KEY).authentication is not None
 
 
@@ -318,7 +318,7 @@ async def secret(world, value):
 async def test_field_case_145_a_key_that_is_not_there_is_a_condition(world):
     await world.runtime()
     await world.user("LLMService", spec=LOCKED)
-    assert await world.look() == 15
+    assert await world.reconcile_once() == 15
     assert (await world.service())["status"]["phase"] == "Degraded"
     found = await world.conditions()
     assert found["Degraded"] == ("True", "APIKeyUnavailable")
@@ -327,15 +327,15 @@ async def test_field_case_145_a_key_that_is_not_there_is_a_condition(world):
     assert world.routes.find(KEY).rejection is None and await world.objects() == ALL
     assert world.routes.find(KEY).delay.reason == "APIKeyUnavailable"
     await world.pod_ready()
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions())["Degraded"] == ("True", "APIKeyUnavailable")
     await secret(world, " ")
     world.now += 15
-    assert await world.look() == 15
+    assert await world.reconcile_once() == 15
     assert (await world.conditions())["Degraded"] == ("True", "APIKeyUnavailable")
     await secret(world, "x")
     world.now += 15
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions())["Ready"] == ("True", "Available")
     assert world.routes.find(KEY).delay is None
     events = [e["reason"] for e in (await world.cluster.list(kinds.EVENT)).items]
@@ -346,8 +346,8 @@ async def test_field_case_145_of_an_open_service_no_secret_is_read(world):
     await world.runtime()
     await world.user("LLMService")
     world.cluster.answers[("get", "Secret")] = AssertionError("nobody may")
-    await world.look()
-    await world.look()
+    await world.reconcile_once()
+    await world.reconcile_once()
     assert (await world.conditions())["Degraded"] == ("False", "Inactive")
 
 
@@ -355,7 +355,7 @@ async def test_of_what_is_refused_the_condition_names_the_object(world):
     await world.runtime()
     await world.user("LLMService")
     world.cluster.answers[("apply", "Service")] = Forbidden("exceeded quota: services")
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions())["Degraded"] == ("True", "Render")
     said = world.routes.find(KEY).rejection.message
     assert said == "the cluster refused Service chat-backend: exceeded quota: services"
@@ -366,33 +366,33 @@ async def test_a_cluster_that_cannot_be_asked_is_tried_again_and_the_service_has
     await world.user("LLMService")
     world.cluster.answers[("get", "Deployment")] = Unavailable()
     with pytest.raises(Unavailable):
-        await world.look()
+        await world.reconcile_once()
     assert world.routes.find(KEY).rejection is None
     world.cluster.answers.clear()
-    await world.look()
+    await world.reconcile_once()
     assert await world.objects() == ALL
 
 
 async def test_an_event_that_cannot_be_written_fails_nothing(world):
     await world.user("LLMService")
     world.cluster.answers[("create", "Event")] = Forbidden("no events for you")
-    await world.look()
+    await world.reconcile_once()
     assert (await world.conditions())["Ready"] == ("False", "RuntimeResolution")
 
 
 async def test_a_status_of_a_service_that_just_went_is_nobodys(world):
     await world.user("LLMService")
     world.cluster.answers[("status", "LLMService")] = NotFound("gone")
-    await world.look()
+    await world.reconcile_once()
     assert not (await world.cluster.list(kinds.EVENT)).items
 
 
 async def test_a_new_service_has_one_status_and_one_event(world):
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     await world.reconciler.reconcile(KEY)  # before what was written is heard of
-    await world.look()
+    await world.reconcile_once()
     told = [(verb, kind) for verb, kind, _ in world.cluster.written]
     assert told.count(("status", "LLMService")) == told.count(("create", "Event")) == 1
     assert (await world.conditions())["AutoscalingReady"] == ("True", "ScaledObjectApplied")
@@ -401,10 +401,10 @@ async def test_a_new_service_has_one_status_and_one_event(world):
 async def test_what_was_said_counts_no_longer_once_the_service_has_changed(world):
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     service = await world.service()
     await world.cluster.patch_status({**service, "status": {}}, manager=names.STATUS_MANAGER)
-    await world.look()
+    await world.reconcile_once()
     assert (await world.service())["status"]["phase"] == "ScaledToZero"
 
 
@@ -412,7 +412,7 @@ async def test_events_tell_what_changed_once(world):
     await world.runtime()
     await world.user("LLMService")
     for _ in range(3):
-        await world.look()
+        await world.reconcile_once()
     events = (await world.cluster.list(kinds.EVENT, namespace="ai")).items
     reasons = [event["reason"] for event in events]
     assert len(reasons) == len(set(reasons)) and "ScaledToZero" in reasons
@@ -423,7 +423,7 @@ async def test_demand_without_pods_is_pending_until_the_lease_ends(world):
     await world.runtime()
     await world.user("LLMService")
     world.demand.renew_lease(KEY, seconds=60)
-    requeue_after_s = await world.look()
+    requeue_after_s = await world.reconcile_once()
     assert (await world.service())["status"]["phase"] == "Pending"
     assert 0 < requeue_after_s <= 60
 
@@ -431,12 +431,12 @@ async def test_demand_without_pods_is_pending_until_the_lease_ends(world):
 async def test_field_case_62_a_new_hearth_leaves_the_scale_alone(world):
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     before = (await world.cluster.get(kinds.DEPLOYMENT, *KEY))["metadata"]["uid"]
     await world.cluster.scale(KEY, replicas=3)
     await world.runtime(image="engine:2")
-    restarted = World(world.cluster)
-    await restarted.look()
+    restarted = ReconcilerFixture(world.cluster)
+    await restarted.reconcile_once()
     deployment = await world.cluster.get(kinds.DEPLOYMENT, *KEY)
     assert deployment["spec"]["template"]["spec"]["containers"][0]["image"] == "engine:2"
     assert deployment["spec"]["replicas"] == 3 and deployment["metadata"]["uid"] == before
@@ -447,23 +447,23 @@ async def test_field_case_62_a_new_hearth_leaves_the_scale_alone(world):
     ]
     assert owner["subresource"] == "scale"
     restarted.cluster.written.clear()
-    await restarted.look()
+    await restarted.reconcile_once()
     assert restarted.cluster.written == []
 
 
 async def test_field_case_74_each_trouble_shows_after_one_event(world):
     async def conditions():
         """One event, one pass."""
-        await world.caught_up()
+        await world.sync()
         assert world.asked == {KEY}
         world.asked.clear()
-        await world.look()
+        await world.reconcile_once()
         return await world.conditions()
 
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
-    await world.caught_up()
+    await world.reconcile_once()
+    await world.sync()
     world.asked.clear()
     await world.pod(ready=True)
     assert (await conditions())["Ready"] == ("True", "Available")
@@ -489,7 +489,7 @@ async def finalized(world):
     """KEDA's finalizer is on the ScaledObject, and KEDA is gone."""
     await world.runtime()
     service = await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     scaled_object = await world.cluster.get(kinds.SCALED_OBJECT, *KEY)
     metadata = scaled_object["metadata"] | FINALIZED
     return service, await world.cluster.update(scaled_object | {"metadata": metadata})
@@ -502,7 +502,7 @@ async def test_field_case_60_a_stuck_scaled_object_holds_up_no_deletion(world):
     with pytest.raises(NotFound):
         await world.service()
     assert await world.objects() == ["ScaledObject/chat"]
-    await world.look()
+    await world.reconcile_once()
     assert KEY not in world.routes
 
 
@@ -510,7 +510,7 @@ async def test_field_case_60_a_stuck_scaled_object_is_named(world):
     _, scaled_object = await finalized(world)
     await world.cluster.delete(scaled_object)
     world.cluster.written.clear()
-    await world.look()
+    await world.reconcile_once()
     [said] = [
         one
         for one in (await world.service())["status"]["conditions"]
@@ -522,8 +522,8 @@ async def test_field_case_60_a_stuck_scaled_object_is_named(world):
     going = await world.cluster.get(kinds.SCALED_OBJECT, *KEY)
     metadata = {k: v for k, v in going["metadata"].items() if k != "finalizers"}
     await world.cluster.update(going | {"metadata": metadata})
-    await world.look()
-    await world.look()
+    await world.reconcile_once()
+    await world.reconcile_once()
     assert (await world.conditions())["AutoscalingReady"] == ("True", "ScaledObjectApplied")
 
 
@@ -534,7 +534,7 @@ async def test_a_broken_rule_keeps_the_runtime_in_the_status(world):
     await world.user(
         "LLMService", spec={"model": source, "runtime": {"name": "stub"}, "scaling": scaling}
     )
-    await world.look()
+    await world.reconcile_once()
     assert world.routes.find(KEY).rejection.message == "spec.scaling.min: must not be more than max"
     assert (await world.service())["status"]["resolvedRuntime"] == "stub"
     assert (await world.conditions())["Degraded"] == ("True", "ScaledObject")
@@ -545,10 +545,10 @@ async def test_a_runtime_that_breaks_a_rule_rejects_its_services_until_it_is_men
     container = {"image": "engine:1"}
     await world.user("InferenceRuntime", "stub", spec={"vendor": "nvidia", "container": container})
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     rejection = world.routes.find(KEY).rejection
     assert rejection.reason == "Render"
     assert rejection.message.startswith("InferenceRuntime stub: spec.accelerator: ")
     await world.runtime()
-    await world.look()
+    await world.reconcile_once()
     assert world.routes.find(KEY).rejection is None and await world.objects() == ALL

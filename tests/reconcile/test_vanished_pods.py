@@ -8,7 +8,7 @@ from hearth import names
 from hearth.cluster import kinds
 from hearth.cluster.interface import Unavailable
 from hearth.reconcile.vanished_pods import VanishedPods
-from tests.reconcile.shell import World
+from tests.reconcile.reconciler_fixture import ReconcilerFixture
 
 
 class Following:
@@ -24,7 +24,7 @@ class Following:
 
     async def passes(self):
         """Everything that is due; what each pass answers."""
-        await self.world.caught_up()
+        await self.world.sync()
         answers = []
         while (pod := self.vanished.queue.take()) is not None:
             try:
@@ -39,12 +39,12 @@ class Following:
 
 @pytest.fixture
 async def following():
-    world = World()
+    world = ReconcilerFixture()
     found = Following(world)
     await world.runtime()
     await world.user("LLMService")
     await world.pod_ready()
-    await world.caught_up()
+    await world.sync()
     return found
 
 

@@ -8,7 +8,7 @@ from hearth.cluster.interface import Forbidden
 from hearth.reconcile.apply import loading_marks
 from hearth.reconcile.render.release import Release
 from tests.reconcile import builders
-from tests.reconcile.shell import KEY, World
+from tests.reconcile.reconciler_fixture import KEY, ReconcilerFixture
 
 NODE = {"spec": {"nodeName": "n1"}}
 MARKED = {**loading_marks.MARKS, names.LOADING_ANNOTATION: "true"}
@@ -62,42 +62,42 @@ async def _annotations(world):
 
 
 async def test_field_case_106_marks_come_with_loading_and_go_with_ready():
-    world = World(release=Release(mark_loading=True))
+    world = ReconcilerFixture(release=Release(mark_loading=True))
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     own = {"metadata": {"annotations": {"team": "a"}}}
     await world.pod(running=True, over=builders.merged(NODE, own))
-    await world.look()
+    await world.reconcile_once()
     assert await _annotations(world) == MARKED | {"team": "a"}
     world.cluster.written.clear()
-    await world.look()
+    await world.reconcile_once()
     assert world.cluster.written == []
     await world.pod(ready=True, over=builders.merged(NODE, own))
-    await world.look()
+    await world.reconcile_once()
     assert await _annotations(world) == {"team": "a"}
     world.cluster.written.clear()
-    await world.look()
+    await world.reconcile_once()
     assert world.cluster.written == []
 
 
 async def test_field_case_106_off_by_default():
-    world = World()
+    world = ReconcilerFixture()
     await world.runtime()
     await world.user("LLMService")
     await world.pod(running=True, over=NODE)
-    await world.look()
+    await world.reconcile_once()
     assert await _annotations(world) == {}
 
 
 async def test_field_case_106_what_may_not_be_marked_is_served_all_the_same(caplog):
-    world = World(release=Release(mark_loading=True))
+    world = ReconcilerFixture(release=Release(mark_loading=True))
     await world.runtime()
     await world.user("LLMService")
-    await world.look()
+    await world.reconcile_once()
     world.cluster.answers["apply", "Pod"] = Forbidden("pods is forbidden")
     await world.pod(running=True, over=NODE)
-    await world.look()
+    await world.reconcile_once()
     assert (await world.service())["status"]["phase"] == "Loading"
     assert world.routes.find(KEY).backends
     assert "pod not marked" in caplog.text

@@ -6,7 +6,7 @@ from hearth import names
 from hearth.reconcile.apply import ownership
 from tests.reconcile import builders
 from tests.reconcile.builders import find, merged, render, service
-from tests.reconcile.shell import KEY
+from tests.reconcile.reconciler_fixture import KEY
 
 BORN = "2026-01-01T10:00:00Z"
 LATER = "2026-01-01T10:00:01Z"

@@ -14,22 +14,22 @@ from hearth.reconcile.render import desired
 from hearth.reconcile.render.release import Release
 from tests.reconcile import builders
 from tests.reconcile.builders import find, merged, render
-from tests.reconcile.world import KEY, World
+from tests.reconcile.plan_fixture import KEY, PlanFixture
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> PlanFixture:
+    return PlanFixture()
 
 
 @pytest.fixture
-def settled(world: World) -> World:
+def settled(world: PlanFixture) -> PlanFixture:
     world.execute(world.decide())
     assert world.decide() == plan.Plan()
     return world
 
 
-def test_a_new_service_is_written_in_order_and_once(world: World):
+def test_a_new_service_is_written_in_order_and_once(world: PlanFixture):
     got = world.decide()
     assert [type(write) for write in got.writes] == [Create, ApplyReplicas, Apply, Apply, Apply]
     world.execute(got)
@@ -40,12 +40,12 @@ def test_a_new_service_is_written_in_order_and_once(world: World):
     assert world.store.version == version
 
 
-def test_it_is_created_at_its_minimum_and_only_the_second_manager_owns_that(settled: World):
+def test_it_is_created_at_its_minimum_and_only_the_second_manager_owns_that(settled: PlanFixture):
     assert settled.replicas() == 0
     assert settled.owners_of_replicas() == {names.REPLICAS_MANAGER}
 
 
-def test_replicas_stay_as_the_autoscaler_set_them(settled: World):
+def test_replicas_stay_as_the_autoscaler_set_them(settled: PlanFixture):
     settled.store.scale(KEY, replicas=3, manager="keda")
     assert settled.decide() == plan.Plan()
     settled.execute(settled.decide(container={"image": "engine:2"}))
@@ -54,7 +54,7 @@ def test_replicas_stay_as_the_autoscaler_set_them(settled: World):
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_a_creation_cut_short_is_finished(world: World, steps: int):
+def test_a_creation_cut_short_is_finished(world: PlanFixture, steps: int):
     world.execute(world.decide(), stop_after=steps)
     finish = world.decide()
     assert [type(write) for write in finish.writes] == [ApplyReplicas]
@@ -67,7 +67,7 @@ def test_a_creation_cut_short_is_finished(world: World, steps: int):
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_an_autoscaler_that_was_faster_than_the_rest_of_a_creation(world: World, steps: int):
+def test_an_autoscaler_that_was_faster_than_the_rest_of_a_creation(world: PlanFixture, steps: int):
     world.execute(world.decide(), stop_after=steps)
     world.store.scale(KEY, replicas=1, manager="keda")
     world.execute(world.decide())
@@ -76,7 +76,7 @@ def test_an_autoscaler_that_was_faster_than_the_rest_of_a_creation(world: World,
     assert world.owners_of_replicas() == {"keda"}
 
 
-def test_an_autoscaler_in_the_midst_of_a_creation_keeps_the_field(world: World):
+def test_an_autoscaler_in_the_midst_of_a_creation_keeps_the_field(world: PlanFixture):
     def scale() -> None:
         world.store.scale(KEY, replicas=1, manager="keda")
 
@@ -86,7 +86,7 @@ def test_an_autoscaler_in_the_midst_of_a_creation_keeps_the_field(world: World):
     assert world.decide() == plan.Plan()
 
 
-def test_what_someone_changed_is_put_back(settled: World):
+def test_what_someone_changed_is_put_back(settled: PlanFixture):
     settled.edit(kinds.SERVICE, {"spec": {"ports": []}}, "chat-backend")
     container = {"image": "other", "name": "serving"}
     settled.edit(kinds.DEPLOYMENT, {"spec": {"template": {"spec": {"containers": [container]}}}})
@@ -98,20 +98,20 @@ def test_what_someone_changed_is_put_back(settled: World):
     assert settled.decide() == plan.Plan()
 
 
-def test_what_someone_added_is_left(settled: World):
+def test_what_someone_added_is_left(settled: PlanFixture):
     settled.edit(kinds.DEPLOYMENT, {"metadata": {"annotations": {"note": "mine"}}})
     settled.edit(kinds.SCALED_OBJECT, {"spec": {"idleReplicaCount": 0}})
     assert settled.decide() == plan.Plan()
 
 
-def test_what_the_server_spells_otherwise_is_no_change(world: World):
+def test_other_spellings_of_the_server_are_no_change(world: PlanFixture):
     spec = {"resources": {"memory": "2048Mi", "cpu": "2000m"}, "cache": {"size": "1024Mi"}}
     world.execute(world.decide(spec))
     assert world.decide(spec) == plan.Plan()
     assert world.decide({**spec, "cache": {"size": "1Gi"}}) == plan.Plan()
 
 
-def test_a_changed_spec_is_applied_to_the_very_object_it_was_decided_for(settled: World):
+def test_a_changed_spec_is_applied_to_the_very_object_it_was_decided_for(settled: PlanFixture):
     got = settled.decide({"scaling": {"max": 2}})
     assert [type(write) for write in got.writes] == [Apply]
     assert isinstance(write := got.writes[0], Apply)
@@ -122,7 +122,7 @@ def test_a_changed_spec_is_applied_to_the_very_object_it_was_decided_for(settled
         settled.execute(got)
 
 
-def test_an_object_that_is_going_is_not_written(settled: World):
+def test_an_object_that_is_going_is_not_written(settled: PlanFixture):
     going = merged(
         settled.get(kinds.SCALED_OBJECT), {"metadata": {"finalizers": ["finalizer.keda.sh"]}}
     )
@@ -131,7 +131,7 @@ def test_an_object_that_is_going_is_not_written(settled: World):
 
 
 @pytest.mark.parametrize("spec", [{"size": "60Gi"}, {"storageClassName": "fast"}])
-def test_a_claim_is_written_once(settled: World, spec: Manifest):
+def test_a_claim_is_written_once(settled: PlanFixture, spec: Manifest):
     got = settled.decide({"cache": spec, "scaling": {"max": 2}})
     assert got.writes == ()
     assert got.rejection is not None
@@ -139,18 +139,18 @@ def test_a_claim_is_written_once(settled: World, spec: Manifest):
     assert "PersistentVolumeClaim chat-cache was created with another size" in got.rejection.message
 
 
-def test_a_claim_that_was_made_bigger_by_hand_is_fine(settled: World):
+def test_a_claim_that_was_made_bigger_by_hand_is_fine(settled: PlanFixture):
     bigger = {"spec": {"resources": {"requests": {"storage": "90Gi"}}}}
     settled.edit(kinds.CLAIM, bigger, "chat-cache")
     assert settled.decide() == plan.Plan()
 
 
-def test_a_claim_that_is_not_wanted_any_more_stays(settled: World):
+def test_a_claim_that_is_not_wanted_any_more_stays(settled: PlanFixture):
     settled.execute(settled.decide({"cache": {"strategy": "None"}}))
     assert settled.get(kinds.CLAIM, "chat-cache")
 
 
-def test_what_is_owned_and_not_wanted_any_more_goes_the_scaler_first(settled: World):
+def test_what_is_owned_and_not_wanted_any_more_goes_the_scaler_first(settled: PlanFixture):
     extra = merged(find(render(settled.service), "Service", "chat"), {"metadata": {"name": "old"}})
     settled.store.apply(extra, manager=names.MANAGER)
     got = plan.writes(settled.service, render(settled.service, keda=False), settled.observed())
@@ -174,7 +174,7 @@ def test_what_is_owned_and_not_wanted_any_more_goes_the_scaler_first(settled: Wo
         {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
     ],
 )
-def test_what_is_not_wholly_the_service_s_is_not_deleted(settled: World, change: Manifest):
+def test_what_is_not_wholly_the_service_s_is_not_deleted(settled: PlanFixture, change: Manifest):
     extra = merged(find(render(settled.service), "Service", "chat"), {"metadata": {"name": "old"}})
     got = plan.writes(
         settled.service, render(settled.service), [*settled.observed(), merged(extra, change)]
@@ -182,7 +182,7 @@ def test_what_is_not_wholly_the_service_s_is_not_deleted(settled: World, change:
     assert got == plan.Plan()
 
 
-def test_field_case_102_what_is_adopted_is_what_was_looked_at(settled: World):
+def test_field_case_102_what_is_adopted_is_what_was_looked_at(settled: PlanFixture):
     """Whoever takes it in between has it: then the write is a Conflict, and looks again."""
     for kind, name in ((kinds.DEPLOYMENT, "chat"), (kinds.CLAIM, "chat-cache")):
         orphan = settled.get(kind, name)
@@ -202,7 +202,7 @@ def test_field_case_102_what_is_adopted_is_what_was_looked_at(settled: World):
     assert settled.decide() == plan.Plan()
 
 
-def test_field_case_102_of_a_claim_its_size_still_counts(settled: World):
+def test_field_case_102_of_a_claim_its_size_still_counts(settled: PlanFixture):
     orphan = settled.get(kinds.CLAIM, "chat-cache")
     metadata = {k: v for k, v in orphan["metadata"].items() if k != "ownerReferences"}
     settled.store.update({**orphan, "metadata": metadata}, manager="backup")
@@ -210,7 +210,7 @@ def test_field_case_102_of_a_claim_its_size_still_counts(settled: World):
     assert got.rejection is not None and got.rejection.reason == "ClaimChanged"
 
 
-def test_field_case_102_a_service_of_this_name_before_is_named(settled: World):
+def test_field_case_102_a_service_of_this_name_before_is_named(settled: PlanFixture):
     found = settled.get(kinds.DEPLOYMENT)
     [owner] = found["metadata"]["ownerReferences"]
     old = merged(found, {"metadata": {"ownerReferences": [owner | {"uid": "before"}]}})
@@ -245,7 +245,7 @@ def test_somebody_else_s_object_is_left_alone_and_named(owners: list[Manifest], 
     assert got.rejection.message.startswith(message)
 
 
-def test_of_an_earlier_service_of_the_same_name_nothing_is_taken(settled: World):
+def test_of_an_earlier_service_of_the_same_name_nothing_is_taken(settled: PlanFixture):
     again = builders.service(uid="another")
     got = plan.writes(again, render(again), settled.observed())
     assert got.rejection is not None
@@ -269,7 +269,7 @@ def test_the_shared_service_follows_the_services_of_its_namespace():
     assert plan.shared_service(one, hashed_as_one) == plan.Plan(writes=(Apply(one),))
 
 
-def test_the_name_for_mutual_tls_comes_and_goes_with_it(settled: World):
+def test_the_name_for_mutual_tls_comes_and_goes_with_it(settled: PlanFixture):
     tls = {"serverSecretName": "s", "authenticationRef": {"name": "a"}}
     settled.execute(settled.decide({"scaling": {"externalScaler": {"tls": tls}}}))
     assert settled.get(kinds.SERVICE, "chat-scaler")["spec"]["type"] == "ExternalName"
@@ -321,7 +321,7 @@ def as_before(of: Manifest) -> Manifest:
     return older
 
 
-def test_field_case_90_objects_of_an_earlier_release_are_updated_in_place(world: World):
+def test_field_case_90_objects_of_an_earlier_release_are_updated_in_place(world: PlanFixture):
     today = render(world.service)
     older = replace(today, manifests=tuple(map(as_before, today.manifests)))
     world.execute(plan.writes(world.service, older, ()))

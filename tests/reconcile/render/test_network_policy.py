@@ -6,7 +6,7 @@ from hearth.cluster import kinds
 from hearth.cluster.interface import NotFound
 from hearth.reconcile.render.release import Release
 from tests.reconcile.builders import find, render, runtime, service
-from tests.reconcile.shell import KEY, World
+from tests.reconcile.reconciler_fixture import KEY, ReconcilerFixture
 
 AUTHENTICATED = {"endpoint": {"authentication": {"secretRef": {"name": "keys", "key": "token"}}}}
 POLICY = "NetworkPolicy"
@@ -76,20 +76,20 @@ def test_field_case_130_an_engine_with_a_key_of_its_own_needs_no_warning():
 
 
 async def test_field_case_130_it_comes_and_goes_with_the_key():
-    world = World(release=Release(backend_guard="policy"))
+    world = ReconcilerFixture(release=Release(backend_guard="policy"))
     spec = {"model": {"source": {"uri": "hf://org/m"}}, "runtime": {"name": "stub"}}
     await world.runtime()
     await world.user("LLMService", spec={**spec, **AUTHENTICATED})
-    await world.look()
+    await world.reconcile_once()
     policy = await world.cluster.get(kinds.NETWORK_POLICY, "ai", "chat-backend")
     assert policy["metadata"]["ownerReferences"][0]["name"] == KEY.name
     world.cluster.written.clear()
-    await world.look()
+    await world.reconcile_once()
     assert world.cluster.written == []
     await world.cluster.delete(policy)
-    await world.look()
+    await world.reconcile_once()
     await world.cluster.get(kinds.NETWORK_POLICY, "ai", "chat-backend")
     await world.user("LLMService", spec=spec)
-    await world.look()
+    await world.reconcile_once()
     with pytest.raises(NotFound):
         await world.cluster.get(kinds.NETWORK_POLICY, "ai", "chat-backend")

@@ -17,7 +17,7 @@ from hearth.reconcile.status import events, status
 from hearth.reconcile.status.events import ServiceEvent
 from hearth.reconcile.status.status import ConditionState, StatusInputs
 from tests.reconcile.builders import UID, WALL, observe, pod, service
-from tests.reconcile.world import written
+from tests.reconcile.plan_fixture import written
 
 LATER = WALL + datetime.timedelta(microseconds=1)
 NOTHING = LLMServiceStatus()

@@ -11,7 +11,7 @@ from tests.reconcile.builders import WALL, merged, pod
 KEY = ("pod-1", "serving")
 
 
-def look(of: Manifest, history: PodHistory | None = None, *, now_s: float = 100.0):
+def diagnosed(of: Manifest, history: PodHistory | None = None, *, now_s: float = 100.0):
     history = pod_failures.update_history(history or PodHistory(), [of], now_s=now_s)
     return pod_failures.diagnose(of, history, now_s=now_s), history
 
@@ -34,28 +34,28 @@ def no_image(container: str, said: str) -> Failure:
 
 @pytest.mark.parametrize("reason", ["InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff"])
 def test_an_image_that_cannot_be_had_is_terminal_at_once(reason: str):
-    verdict, _ = look(waits(reason, "no such image"))
+    verdict, _ = diagnosed(waits(reason, "no such image"))
     assert verdict == Diagnosis(failure=no_image("serving", "no such image"))
 
 
 def test_a_pull_may_fail_once():
-    verdict, history = look(waits("ErrImagePull"))
+    verdict, history = diagnosed(waits("ErrImagePull"))
     assert verdict == Diagnosis(failure=None)
-    verdict, history = look(waits("ImagePullBackOff"), history)
+    verdict, history = diagnosed(waits("ImagePullBackOff"), history)
     assert verdict.failure == no_image("serving", "ImagePullBackOff")
     # The kubelet alternates between the two: the next try is no fresh start...
-    verdict, history = look(waits("ErrImagePull"), history)
+    verdict, history = diagnosed(waits("ErrImagePull"), history)
     assert verdict.failure is not None
     # ...unless it gets further.
-    verdict, history = look(waits("ContainerCreating"), history)
+    verdict, history = diagnosed(waits("ContainerCreating"), history)
     assert verdict.failure is None
-    assert look(waits("ErrImagePull"), history)[0].failure is None
+    assert diagnosed(waits("ErrImagePull"), history)[0].failure is None
 
 
 def test_the_same_is_said_while_a_pull_is_tried_and_between_two_tries():
     between = 'Back-off pulling image "engine:1": ErrImagePull: denied: no such image'
-    verdict, history = look(waits("ImagePullBackOff", between))
-    assert look(waits("ErrImagePull", "denied: no such image"), history)[0] == verdict
+    verdict, history = diagnosed(waits("ImagePullBackOff", between))
+    assert diagnosed(waits("ErrImagePull", "denied: no such image"), history)[0] == verdict
     assert verdict.failure is not None
     assert verdict.failure.message == "container serving: denied: no such image"
 
@@ -65,27 +65,27 @@ def test_the_same_is_said_while_a_pull_is_tried_and_between_two_tries():
 )
 def test_a_container_that_cannot_be_created_is_terminal_at_the_second_sighting(reason: str):
     of = waits(reason, 'secret "s" not found')
-    verdict, history = look(of)
+    verdict, history = diagnosed(of)
     assert verdict == Diagnosis(failure=None, requeue_after_s=3.0)
-    verdict, history = look(of, history, now_s=101.0)
+    verdict, history = diagnosed(of, history, now_s=101.0)
     assert verdict == Diagnosis(failure=None, requeue_after_s=2.0)
-    verdict, history = look(of, history, now_s=103.0)
+    verdict, history = diagnosed(of, history, now_s=103.0)
     assert verdict.failure == Failure(
         reason="CreateContainerFailed",
         message='container serving: secret "s" not found',
         brief="container serving: it cannot be created",
     )
     # Mended in between: what comes later is a first sighting.
-    verdict, history = look(waits("ContainerCreating"), history, now_s=104.0)
-    assert look(of, history, now_s=110.0)[0] == Diagnosis(failure=None, requeue_after_s=3.0)
+    verdict, history = diagnosed(waits("ContainerCreating"), history, now_s=104.0)
+    assert diagnosed(of, history, now_s=110.0)[0] == Diagnosis(failure=None, requeue_after_s=3.0)
 
 
 def test_the_sooner_of_two_second_sightings_counts():
     config = {"waiting": {"reason": "CreateContainerConfigError"}}
     one = {"name": "one", "restartCount": 0, "state": config}
     two = {**one, "name": "two"}
-    _, history = look(pod(containerStatuses=[one]))
-    verdict, _ = look(pod(containerStatuses=[one, two]), history, now_s=101.0)
+    _, history = diagnosed(pod(containerStatuses=[one]))
+    verdict, _ = diagnosed(pod(containerStatuses=[one, two]), history, now_s=101.0)
     assert verdict == Diagnosis(failure=None, requeue_after_s=2.0)
 
 
@@ -147,20 +147,20 @@ BACK_OFF = {
 def test_crashes_are_terminal_from_the_second_restart_on(
     of: Manifest, reason: str | None, attempt_in_s: float | None
 ):
-    failure = look(of)[0].failure
+    failure = diagnosed(of)[0].failure
     assert (failure.reason if failure else None) == reason
     expected = None if attempt_in_s is None else WALL.timestamp() + attempt_in_s
     assert (failure.attempt_at if failure else None) == expected
 
 
 def test_the_message_tells_what_the_engine_said_last():
-    failure = look(crashed(3, message="CUDA error\n", code=9, waiting=BACK_OFF))[0].failure
+    failure = diagnosed(crashed(3, message="CUDA error\n", code=9, waiting=BACK_OFF))[0].failure
     assert failure is not None
     assert failure.message == (
         "container serving was restarted 3 times, last with exit code 9: CUDA error"
     )
     assert failure.brief == "container serving was restarted 3 times, last with exit code 9"
-    failure = look(crashed(2, reason="OOMKilled", code=137, running={}))[0].failure
+    failure = diagnosed(crashed(2, reason="OOMKilled", code=137, running={}))[0].failure
     assert failure is not None
     assert failure.message.endswith("last with exit code 137; it needs more memory")
     assert failure.brief == failure.message
@@ -168,25 +168,25 @@ def test_the_message_tells_what_the_engine_said_last():
 
 def test_restarts_before_the_pod_was_ready_are_of_an_earlier_activation():
     served = pod(ready=True, restarts=5)
-    _, history = look(served)
+    _, history = diagnosed(served)
     assert history.restarts == {KEY: 5}
-    verdict, history = look(crashed(6, running={}), history)
+    verdict, history = diagnosed(crashed(6, running={}), history)
     assert verdict.failure is None
-    verdict, history = look(crashed(6, waiting=BACK_OFF), history)
+    verdict, history = diagnosed(crashed(6, waiting=BACK_OFF), history)
     assert verdict.failure is not None
     assert "was restarted once" in verdict.failure.message
 
 
 def test_restarts_that_another_leader_saw_are_not_of_this_activation():
-    verdict, history = look(crashed(5, running={}), PodHistory(inherited=True))
+    verdict, history = diagnosed(crashed(5, running={}), PodHistory(inherited=True))
     assert (verdict.failure, history.restarts) == (None, {KEY: 5})
-    verdict, history = look(crashed(6, running={}), history)
+    verdict, history = diagnosed(crashed(6, running={}), history)
     assert verdict.failure is None
-    assert look(crashed(7, running={}), history)[0].failure is not None
+    assert diagnosed(crashed(7, running={}), history)[0].failure is not None
 
 
 def test_a_pod_that_comes_later_begins_with_none():
-    _, history = look(pod(ready=True), PodHistory(inherited=True))
+    _, history = diagnosed(pod(ready=True), PodHistory(inherited=True))
     assert not history.inherited
 
 
@@ -200,16 +200,16 @@ def test_an_init_container_counts_as_well():
             }
         ]
     )
-    assert look(of)[0].failure == no_image("fetch", "denied")
+    assert diagnosed(of)[0].failure == no_image("fetch", "denied")
 
 
 def test_nothing_is_kept_of_pods_that_are_gone():
-    _, history = look(waits("CreateContainerError"))
+    _, history = diagnosed(waits("CreateContainerError"))
     assert pod_failures.update_history(history, [], now_s=200.0) == PodHistory()
 
 
 def test_a_pod_without_a_status_is_no_failure():
     bare = {"metadata": {"uid": "u", "name": "p"}, "spec": {}}
-    assert look(bare)[0] == Diagnosis(failure=None)
+    assert diagnosed(bare)[0] == Diagnosis(failure=None)
     assert not pod_failures.is_ready(bare)
     assert not pod_failures.is_ready(merged(bare, {"status": {"conditions": []}}))

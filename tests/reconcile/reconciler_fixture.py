@@ -1,4 +1,4 @@
-"""The reconciler's shell over the in-memory cluster, one pass at a time."""
+"""The reconciler over the in-memory cluster, one pass at a time."""
 
 import anyio
 import anyio.lowlevel
@@ -30,7 +30,7 @@ ALL = [
 ]
 
 
-class Refusing(LocalCluster):
+class RejectingCluster(LocalCluster):
     """A cluster that answers chosen verbs on chosen kinds with an error."""
 
     def __init__(self):
@@ -63,10 +63,10 @@ class Refusing(LocalCluster):
         return await super().patch_status(manifest, manager=manager)
 
 
-class World:
+class ReconcilerFixture:
     def __init__(self, cluster=None, *, release=None, replica_sets=False):
         """`cluster`: what an earlier Hearth, or a test, left."""
-        self.cluster = cluster or Refusing()
+        self.cluster = cluster or RejectingCluster()
         self.routes = RouteTable()
         self.demand = DemandTable(linger_s=1)
         self.asked = set()
@@ -106,7 +106,7 @@ class World:
             key_secrets=self.key_secrets,
         )
 
-    async def caught_up(self):
+    async def sync(self):
         """Every informer has heard of everything."""
         with hanging.guard():
             async with anyio.create_task_group() as tasks:
@@ -151,8 +151,8 @@ class World:
             spec={"vendor": "cpu", "container": {"image": "engine:1", **container}},
         )
 
-    async def look(self, key=KEY):
-        await self.caught_up()
+    async def reconcile_once(self, key=KEY):
+        await self.sync()
         return await self.reconciler.reconcile(key)
 
     async def service(self, name="chat", group=HEARTH):

@@ -1,4 +1,4 @@
-"""A store with one service in it, and the shell's part of a pass over it."""
+"""A store with one service in it, and a plan for it carried out step by step."""
 
 import itertools
 from collections.abc import Callable
@@ -20,7 +20,7 @@ KEY = ServiceKey("ai", "chat")
 KINDS = (kinds.CLAIM, kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.JOB)
 
 
-class World:
+class PlanFixture:
     def __init__(self) -> None:
         uids = map("uid-{}".format, itertools.count(1))
         self.store = Store(now=lambda: WALL, new_uid=lambda: next(uids), new_suffix=lambda: "x")
