@@ -28,7 +28,7 @@ def test_each_admitted_request_is_demand_until_released(table):
     assert table.pending(CHAT) == 0
 
 
-def test_a_place_is_given_back_when_the_block_fails(table):
+def test_a_claim_is_released_when_the_block_fails(table):
     with pytest.raises(RuntimeError), table.admit(CHAT, limit=1):
         raise RuntimeError
     assert table.pending(CHAT) == 0
@@ -155,7 +155,7 @@ def test_field_case_143_what_is_pending_is_no_demand_for_the_service_after(table
     assert (table.pending(CHAT), table.active(CHAT)) == (0, True)
 
 
-def test_every_write_tells_who_listens(table):
+def test_listeners_are_called_at_every_write(table):
     heard = []
     stop = table.listen(heard.append)
     claim = table.admit(CHAT, limit=1)

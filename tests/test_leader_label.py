@@ -45,7 +45,7 @@ async def test_only_one_pod_is_ever_addressed(cluster):
     assert await leaders(cluster) == ["hearth-b"]
 
 
-async def test_a_restarted_container_takes_its_own_label_off(cluster):
+async def test_a_restarted_container_removes_its_own_label(cluster):
     await label(cluster, "hearth-a").set_own()
     await label(cluster, "hearth-b").remove_own()
     assert await leaders(cluster) == ["hearth-a"]

@@ -94,7 +94,7 @@ async def test_without_a_deployment_or_the_right_to_read_it_there_is_no_owner(er
         assert "ownerReferences" not in (await cluster.get(kinds.LEASE, *KEY))["metadata"]
 
 
-async def test_it_is_asked_for_once_and_again_after_a_failure():
+async def test_the_owner_is_read_once_and_again_after_a_failure():
     cluster = Cluster()
     deployment = await cluster.installed()
     asks = owner(cluster)

@@ -27,7 +27,7 @@ def test_lines_come_in_order_and_whole():
     assert lines.dropped == 0
 
 
-def test_what_nobody_reads_is_dropped_and_told_to_who_reads_again():
+def test_lines_that_nobody_reads_are_dropped_and_counted_for_the_next_reader():
     reader, writer = os.pipe()
     lines = LineWriter(writer, limit=10)
     for number in range(1000):
@@ -46,7 +46,7 @@ def test_what_nobody_reads_is_dropped_and_told_to_who_reads_again():
     os.close(writer)
 
 
-def test_a_reader_that_left_is_no_reason_to_stop():
+def test_a_closed_reader_does_not_stop_the_process():
     reader, writer = os.pipe()
     os.close(reader)
     lines = LineWriter(writer)

@@ -48,7 +48,7 @@ def test_unknown_service(table):
         (True, True, False, False),
     ],
 )
-def test_who_takes_requests(table, kubelet, found, kubelet_later, usable):
+def test_which_backends_are_endpoints(table, kubelet, found, kubelet_later, usable):
     table.put(route(backend(ready=kubelet)))
     if found:
         table.found_ready(CHAT, "a/0")
@@ -66,7 +66,7 @@ def test_another_process_in_the_same_pod_is_another_backend(table):
     assert table.endpoints(CHAT) == ()
 
 
-def test_only_pods_the_kubelet_never_called_ready_are_asked(table):
+def test_only_pods_the_kubelet_never_called_ready_are_probed(table):
     mute = backend("d/0", readiness=None)
     table.put(route(backend("a/0", ready=True), backend("b/0"), backend("c/0"), mute))
     table.found_ready(CHAT, "c/0")
@@ -75,7 +75,7 @@ def test_only_pods_the_kubelet_never_called_ready_are_asked(table):
     assert uids(table.unready(CHAT)) == ["b/0"]
 
 
-def test_a_backend_that_refuses_after_all_is_lost_and_asked_again(table):
+def test_a_backend_that_refuses_connections_is_no_endpoint_and_probed_again(table):
     table.put(route(backend()))
     table.found_ready(CHAT, "a/0")
     table.lost(CHAT, "a/0")

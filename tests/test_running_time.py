@@ -13,7 +13,7 @@ from tests import hanging
 SOON_S = 0.01
 
 
-async def test_it_ends_what_lasts_too_long():
+async def test_timeout_cancels_what_lasts_too_long():
     with running_time.move_on_after(SOON_S) as scope:
         await anyio.sleep_forever()
     assert scope.cancelled_caught
@@ -21,7 +21,7 @@ async def test_it_ends_what_lasts_too_long():
         await anyio.sleep_forever()
 
 
-async def test_what_ends_in_time_is_let_be():
+async def test_no_timeout_for_what_ends_in_time():
     with running_time.move_on_after(SOON_S) as scope:
         await anyio.lowlevel.checkpoint()
     with fail_after(hanging.limit_s()):

@@ -23,7 +23,7 @@ def test_field_case_94_what_is_accepted_inherits_them():
             assert alive.options(accepted) == alive.wanted(90)
 
 
-def test_a_socket_that_is_closed_is_no_reason_to_fail():
+def test_a_closed_socket_is_no_error():
     sock = socket.socket()
     sock.close()
     tcp_keepalive.enable(sock, gone_after_s=60)

@@ -14,7 +14,7 @@ from tests import hanging
 CHAT = ServiceKey("ai", "chat")
 
 
-class World:
+class FeedFixture:
     def __init__(self, *, lapses=(), interval_s=0.0, ping_s=60.0):
         self.demand = DemandTable(linger_s=30)
         self.routes = RouteTable()
@@ -35,63 +35,63 @@ class World:
 
 
 @asynccontextmanager
-async def followed(world, *, times=1):
+async def followed(fixture, *, times=1):
     """Follow so many times at once; gives what receives the next event of any."""
     send, receive = anyio.create_memory_object_stream[bytes](100)
     with hanging.guard(), send, receive:
         async with anyio.create_task_group() as group:
             for _ in range(times):
-                group.start_soon(world.feed.follow, send.send)
+                group.start_soon(fixture.feed.follow, send.send)
             yield receive.receive
-            world.feed.close()
+            fixture.feed.close()
 
 
-async def test_the_document_comes_at_once_and_at_each_change_of_either_table():
-    world = World()
-    async with followed(world) as event:
+async def test_the_document_is_sent_at_once_and_at_each_change_of_either_table():
+    fixture = FeedFixture()
+    async with followed(fixture) as event:
         assert await event() == b"data: 0 0\n\n"
-        with world.demand.admit(CHAT, limit=1):
+        with fixture.demand.admit(CHAT, limit=1):
             assert await event() == b"data: 1 0\n\n"
-            world.routes.put(Route(key=CHAT, uid="u", created=0, phase="Ready"))
+            fixture.routes.put(Route(key=CHAT, uid="u", created=0, phase="Ready"))
             assert await event() == b"data: 1 1\n\n"
         assert await event() == b"data: 0 1\n\n"
 
 
-async def test_changes_in_one_interval_are_told_together():
-    world = World(interval_s=0.05)
-    async with followed(world) as event:
+async def test_changes_in_one_interval_are_one_event():
+    fixture = FeedFixture(interval_s=0.05)
+    async with followed(fixture) as event:
         await event()
         for _ in range(50):
-            world.demand.admit(CHAT, limit=100)
+            fixture.demand.admit(CHAT, limit=100)
         assert await event() == b"data: 50 0\n\n"
-        assert world.written == 2
+        assert fixture.written == 2
 
 
-async def test_followers_share_one_document_and_the_end_cuts_their_pause():
-    world = World(interval_s=3600)
-    async with followed(world, times=3) as event:
+async def test_streams_share_one_document_and_close_cuts_their_pause():
+    fixture = FeedFixture(interval_s=3600)
+    async with followed(fixture, times=3) as event:
         for _ in range(3):
             assert await event() == b"data: 0 0\n\n"
-        assert world.written == 1
+        assert fixture.written == 1
 
 
-async def test_a_lapse_is_a_change_that_nobody_writes():
-    world = World(lapses=[0.001])
-    async with followed(world) as event:
+async def test_an_expiry_is_a_change_that_nobody_writes():
+    fixture = FeedFixture(lapses=[0.001])
+    async with followed(fixture) as event:
         assert await event() == b"data: 0 0\n\n"
         assert await event() == b"data: 0 0\n\n"
 
 
-async def test_silence_is_broken_by_pings():
-    world = World(ping_s=0.001)
-    async with followed(world) as event:
+async def test_ping_after_silence():
+    fixture = FeedFixture(ping_s=0.001)
+    async with followed(fixture) as event:
         assert await event() == b"data: 0 0\n\n"
         assert await event() == feed.PING
         assert await event() == feed.PING
 
 
-async def test_what_changed_while_nobody_followed_is_told_to_the_next_one():
-    world = World(interval_s=60.0)
+async def test_a_new_stream_begins_with_what_changed_meanwhile():
+    fixture = FeedFixture(interval_s=60.0)
     told = []
 
     async def send(event):
@@ -100,25 +100,25 @@ async def test_what_changed_while_nobody_followed_is_told_to_the_next_one():
 
     for _ in range(2):
         with pytest.raises(ConnectionResetError):
-            await world.feed.follow(send)
-        world.demand.admit(CHAT, limit=9)
+            await fixture.feed.follow(send)
+        fixture.demand.admit(CHAT, limit=9)
     assert told == [b"data: 0 0\n\n", b"data: 1 0\n\n"]
 
 
-async def test_followers_are_counted_while_they_follow():
-    world = World()
-    async with followed(world, times=2) as event:
+async def test_open_streams_are_counted():
+    fixture = FeedFixture()
+    async with followed(fixture, times=2) as event:
         await event()
         await event()
-        assert world.feed.followers == 2
-    assert world.feed.followers == 0
+        assert fixture.feed.followers == 2
+    assert fixture.feed.followers == 0
 
 
 async def never(data: bytes) -> None:
     pytest.fail(f"{data!r} is sent")
 
 
-async def test_nothing_is_sent_after_the_end():
-    world = World()
-    world.feed.close()
-    await world.feed.follow(never)
+async def test_nothing_is_sent_after_close():
+    fixture = FeedFixture()
+    fixture.feed.close()
+    await fixture.feed.follow(never)

@@ -23,7 +23,7 @@ from tests import alive, hanging
 CHAT = ServiceKey("ai", "chat")
 
 
-class World:
+class AdminFixture:
     port = 0
 
     def __init__(self, access=None):
@@ -48,16 +48,16 @@ class World:
 
 
 @pytest.fixture
-async def world():
-    world = World()
-    _, world.port = await world.admin.start("127.0.0.1", 0)
-    yield world
-    await world.admin.stop()
+async def fixture():
+    fixture = AdminFixture()
+    _, fixture.port = await fixture.admin.start("127.0.0.1", 0)
+    yield fixture
+    await fixture.admin.stop()
 
 
 @pytest.fixture
-async def http(world):
-    async with aiohttp.ClientSession(f"http://127.0.0.1:{world.port}") as session:
+async def http(fixture):
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{fixture.port}") as session:
         yield session
 
 
@@ -73,32 +73,32 @@ async def events(http):
         yield next_event
 
 
-async def test_alive_is_alive_whatever_is_not_ready(world, http):
-    world.reasons["pods"] = "not listed yet"
+async def test_healthz_is_200_whatever_is_not_ready(fixture, http):
+    fixture.reasons["pods"] = "not listed yet"
     async with http.get("/healthz") as response:
         assert (response.status, await response.json()) == (200, {"alive": True})
 
 
-async def test_ready_names_what_is_not_and_why(world, http):
+async def test_readyz_names_what_is_not_ready_and_why(fixture, http):
     async with http.get("/readyz") as response:
         assert (response.status, await response.json()) == (200, {"ready": True, "notReady": {}})
-    world.reasons["pods"] = "not listed yet"
+    fixture.reasons["pods"] = "not listed yet"
     async with http.get("/readyz") as response:
         assert response.status == 503
         assert await response.json() == {"ready": False, "notReady": {"pods": "not listed yet"}}
 
 
-async def test_field_case_76_a_blind_watch_is_named_and_sends_nobody_away(world, http):
-    world.ages["pods"] = server.STALE_S + 60
+async def test_field_case_76_a_blind_watch_is_named_and_sends_nobody_away(fixture, http):
+    fixture.ages["pods"] = server.STALE_S + 60
     async with http.get("/readyz") as response:
         told = {"ready": True, "notReady": {}, "staleS": {"pods": 660}}
         assert (response.status, await response.json()) == (200, told)
 
 
 @pytest.mark.parametrize("path", ["/hearth/queue", "/noctaya/queue"])
-async def test_the_demand_table_has_two_addresses(world, http, path):
-    world.demand.admit(CHAT, limit=3)
-    world.metrics.read_in_flight(lambda key: 1)
+async def test_the_demand_table_has_two_addresses(fixture, http, path):
+    fixture.demand.admit(CHAT, limit=3)
+    fixture.metrics.read_in_flight(lambda key: 1)
     async with http.get(path) as response:
         assert response.content_type == "application/json"
         [service] = (await response.json())["services"]
@@ -133,7 +133,7 @@ async def test_the_page_is_html_under_its_own_policy(http):
         ("HEAD", "/hearth/events", 405),
     ],
 )
-async def test_every_answer_has_the_security_headers(http, method, path, status):
+async def test_every_response_has_the_security_headers(http, method, path, status):
     async with http.request(method, path) as response:
         assert response.status == status
         assert response.headers["X-Content-Type-Options"] == "nosniff"
@@ -142,7 +142,7 @@ async def test_every_answer_has_the_security_headers(http, method, path, status)
         assert response.headers["Server"] == "hearth"
 
 
-async def test_what_is_not_here_names_what_is(http):
+async def test_404_names_the_paths_there_are(http):
     async with http.get("/queue") as response:
         assert (response.status, response.content_type) == (404, "text/plain")
         text = await response.text()
@@ -153,61 +153,61 @@ async def test_what_is_not_here_names_what_is(http):
     }  # fmt: skip
 
 
-async def test_events_tell_each_change_as_the_same_document(world, http):
+async def test_event_stream_sends_the_document_at_each_change(fixture, http):
     with hanging.guard():
         async with events(http) as next_event:
             [service] = await next_event()
             assert (service["phase"], service["pending"]) == ("ScaledToZero", 0)
-            claim = world.demand.admit(CHAT, limit=3)
+            claim = fixture.demand.admit(CHAT, limit=3)
             [service] = await next_event()
             assert service["pending"] == 1
-            world.routes.put(Route(key=CHAT, uid="u", created=0, phase="Loading"))
+            fixture.routes.put(Route(key=CHAT, uid="u", created=0, phase="Loading"))
             [service] = await next_event()
             assert service["phase"] == "Loading"
             claim.release()
-            world.routes.drop(CHAT)
+            fixture.routes.drop(CHAT)
             assert await next_event() == []
 
 
-async def test_looking_wakes_nothing(world, http):
+async def test_requests_to_the_admin_port_wake_no_service(fixture, http):
     for path in ("/", "/hearth/queue", "/metrics", "/readyz"):
         async with http.get(path) as response:
             await response.read()
     async with events(http) as next_event:
         await next_event()
-    assert list(world.demand.rows()) == []
+    assert list(fixture.demand.rows()) == []
 
 
-async def test_a_page_that_is_closed_is_followed_no_longer(world, http):
+async def test_an_event_stream_ends_when_its_page_is_closed(fixture, http):
     with hanging.guard():
         async with events(http) as next_event:
             await next_event()
-        while world.admin.followers:
-            world.demand.admit(CHAT, limit=10**6)  # a write to a closed connection ends it
+        while fixture.admin.followers:
+            fixture.demand.admit(CHAT, limit=10**6)  # a write to a closed connection ends it
             await anyio.lowlevel.checkpoint()
 
 
-async def test_followers_do_not_delay_the_end(world, http):
+async def test_open_event_streams_do_not_delay_stop(fixture, http):
     with hanging.guard():
         async with events(http) as next_event:
             await next_event()
-            await world.admin.stop()
+            await fixture.admin.stop()
             with pytest.raises((aiohttp.ClientError, anyio.IncompleteRead, EOFError, ValueError)):
                 await next_event()
-        await world.admin.stop()
+        await fixture.admin.stop()
         with pytest.raises(aiohttp.ClientConnectorError):
             await http.get("/healthz")
 
 
-async def test_a_port_in_use_is_said_in_words(world):
-    other = World()
-    with pytest.raises(server.CannotListen, match=f"127.0.0.1:{world.port}: the port is in use"):
-        await other.admin.start("127.0.0.1", world.port)
+async def test_a_port_in_use_is_explained(fixture):
+    other = AdminFixture()
+    with pytest.raises(server.CannotListen, match=f"127.0.0.1:{fixture.port}: the port is in use"):
+        await other.admin.start("127.0.0.1", fixture.port)
 
 
-async def test_an_address_this_machine_lacks_is_said_in_words():
+async def test_an_address_this_machine_lacks_is_explained():
     with pytest.raises(server.CannotListen, match="this machine has no such address"):
-        await World().admin.start("192.0.2.1", 0)
+        await AdminFixture().admin.start("192.0.2.1", 0)
 
 
 PAGES = ("/", "/metrics", "/hearth/queue", "/noctaya/queue", "/hearth/events")
@@ -237,8 +237,8 @@ async def test_field_case_97_a_name_that_a_page_leads_here_is_not_answered(http,
         assert "--admin-hosts" in await response.text()
 
 
-async def test_field_case_97_operators_notice_nothing(world, http):
-    page = {"Sec-Fetch-Site": "same-origin", "Origin": f"http://127.0.0.1:{world.port}"}
+async def test_field_case_97_operators_notice_nothing(fixture, http):
+    page = {"Sec-Fetch-Site": "same-origin", "Origin": f"http://127.0.0.1:{fixture.port}"}
     link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
     for fields in (page, {**link, "Sec-Fetch-Dest": "document"}):
         async with http.get("/", headers=fields) as response:
@@ -267,14 +267,14 @@ FAILED = Route(
 
 @asynccontextmanager
 async def listening(token=""):
-    world = World(access=Access(token))
-    world.routes.put(FAILED)
-    _, port = await world.admin.start("127.0.0.1", 0)
+    fixture = AdminFixture(access=Access(token))
+    fixture.routes.put(FAILED)
+    _, port = await fixture.admin.start("127.0.0.1", 0)
     try:
         async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
             yield session
     finally:
-        await world.admin.stop()
+        await fixture.admin.stop()
 
 
 async def told(http, **how):
@@ -323,18 +323,18 @@ async def test_field_case_139_probes_and_metrics_need_no_token():
                 assert response.status == 200 and "hf_secret" not in await response.text()
 
 
-async def test_field_case_94_who_follows_is_asked_whether_it_is_still_there(world, http):
+async def test_field_case_94_who_follows_is_asked_whether_it_is_still_there(fixture, http):
     async with events(http):
-        (serving,) = world.admin._listeners
+        (serving,) = fixture.admin._listeners
         (listener,) = serving.sockets
         with socket.socket(fileno=os.dup(listener.fileno())) as same:
             assert alive.options(same) == alive.wanted(tcp_keepalive.CLIENT_S)
 
 
-async def test_field_case_91_who_holds_many_connections_does_not_keep_a_probe_out(world, http):
+async def test_field_case_91_who_holds_many_connections_does_not_keep_a_probe_out(fixture, http):
     async with AsyncExitStack() as held:
         for _ in range(3 * server.MAX_CONNECTIONS):
-            await held.enter_async_context(await anyio.connect_tcp("127.0.0.1", world.port))
+            await held.enter_async_context(await anyio.connect_tcp("127.0.0.1", fixture.port))
         async with http.get("/healthz") as response:
             assert response.status == 200
-        assert len(world.admin._runner.server.connections) <= server.MAX_CONNECTIONS
+        assert len(fixture.admin._runner.server.connections) <= server.MAX_CONNECTIONS

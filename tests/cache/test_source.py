@@ -23,7 +23,7 @@ DIGEST = "sha256:" + "0" * 64
         ("pvc://a.b/m.gguf", Source(hub=Hub.PVC, path="/models/m.gguf", pvc="a.b")),
     ],
 )
-def test_what_is_served_and_from_where(uri: str, expected: Source):
+def test_model_uris(uri: str, expected: Source):
     assert source.parse(uri) == expected
 
 
@@ -54,7 +54,7 @@ def test_what_is_served_and_from_where(uri: str, expected: Source):
         ("pvc://" + "a" * 254, "names no claim"),
     ],
 )
-def test_refusals_say_what_to_write(uri: str, message: str):
+def test_errors_of_model_uris_say_what_to_write(uri: str, message: str):
     with pytest.raises(source.BadSource) as error:
         source.parse(uri)
     assert message in str(error.value)

@@ -30,7 +30,7 @@ def render(cache: Manifest, uri: str, group: str = groups.HEARTH) -> volume.Stor
     return volume.render(Cache.model_validate(cache), source.parse(uri), key=KEY, group=group)
 
 
-def test_a_claim_on_the_node():
+def test_node_local_pvc():
     assert render({}, "hf://org/model") == volume.Storage(
         volumes=(
             {"name": "model-cache", "persistentVolumeClaim": {"claimName": "chat-cache"}},
@@ -45,7 +45,7 @@ def test_a_claim_on_the_node():
     )
 
 
-def test_size_and_class_of_the_claim():
+def test_size_and_storage_class_of_the_pvc():
     got = render({"size": "80Gi", "storageClassName": "fast"}, "hf://org/model")
     assert got.pvc == {
         "accessModes": ["ReadWriteOnce"],
@@ -61,7 +61,7 @@ def test_size_and_class_of_the_claim():
         (groups.NOCTAYA, "/var/lib/noctaya/cache/ai-chat"),
     ],
 )
-def test_a_folder_of_the_node(group: str, folder: str):
+def test_host_path(group: str, folder: str):
     assert render({"strategy": "HostPath"}, "hf://org/model", group) == volume.Storage(
         volumes=(
             {"name": "model-cache", "hostPath": {"path": folder, "type": "DirectoryOrCreate"}},
@@ -92,7 +92,7 @@ def test_staged_weights_need_no_cache_and_no_prewarming(strategy: str):
 @pytest.mark.parametrize(
     ("strategy", "rest"), [("NodeLocalPVC", ON_CACHE), ("HostPath", ON_CACHE), ("None", ON_SCRATCH)]
 )
-def test_modelscope_is_said_to_the_engine(strategy: str, rest: dict[str, str]):
+def test_modelscope_is_set_in_the_environment(strategy: str, rest: dict[str, str]):
     got = render({"strategy": strategy}, "modelscope://org/model")
     assert got.env == {**rest, "VLLM_USE_MODELSCOPE": "true"}
 
@@ -105,7 +105,7 @@ def test_modelscope_is_said_to_the_engine(strategy: str, rest: dict[str, str]):
         ({"prewarm": True}, "Prewarm", "spec.cache.prewarm is not built yet"),
     ],
 )
-def test_refusals_name_the_field(cache: Manifest, reason: str, message: str):
+def test_errors_name_the_field(cache: Manifest, reason: str, message: str):
     with pytest.raises(volume.BadCache) as error:
         render(cache, "hf://org/model")
     assert error.value.reason == reason
@@ -113,6 +113,6 @@ def test_refusals_name_the_field(cache: Manifest, reason: str, message: str):
 
 
 @pytest.mark.parametrize("strategy", ["SharedPVC", "BakedImage"])
-def test_a_strategy_is_refused_for_staged_weights_too(strategy: str):
+def test_a_strategy_is_rejected_for_staged_weights_too(strategy: str):
     with pytest.raises(volume.BadCache):
         render({"strategy": strategy}, "pvc://weights")

@@ -27,7 +27,7 @@ def in_order(sample):
     return [sample.labels[label] for label in LABELS.get(name, ())]
 
 
-class World:
+class MetricsFixture:
     """The two tables, and what a scrape says of them."""
 
     def __init__(self):
@@ -50,22 +50,22 @@ class World:
 
 
 @pytest.fixture
-def world():
-    world = World()
-    world.put(CHAT)
-    return world
+def fixture():
+    fixture = MetricsFixture()
+    fixture.put(CHAT)
+    return fixture
 
 
-def test_it_is_an_observer_of_gateway_and_scaler(world):
-    _gateway: observer.Observer = world.metrics
-    _scaler: push_streams.ScalerObserver = world.metrics
+def test_metrics_are_the_observer_of_gateway_and_scaler(fixture):
+    _gateway: observer.Observer = fixture.metrics
+    _scaler: push_streams.ScalerObserver = fixture.metrics
     for protocol in (observer.Observer, push_streams.ScalerObserver):
         for name in vars(protocol):
-            assert name.startswith("_") or callable(getattr(world.metrics, name))
+            assert name.startswith("_") or callable(getattr(fixture.metrics, name))
 
 
-async def test_gauges_of_services_read_the_tables(world):
-    idle = {sample for sample in (await world.scrape()).items() if "chat" in sample[0]}
+async def test_gauges_of_services_read_the_tables(fixture):
+    idle = {sample for sample in (await fixture.scrape()).items() if "chat" in sample[0]}
     assert idle == {
         (("pending_requests", "ai", "chat"), 0),
         (("held_requests", "ai", "chat"), 0),
@@ -79,14 +79,14 @@ async def test_gauges_of_services_read_the_tables(world):
         (("service_phase", "ai", "chat", "Ready"), 1),
     }
 
-    world.put(CHAT, phase="Loading", backends=(POD,))
-    world.demand.renew_lease(CHAT, seconds=60)
+    fixture.put(CHAT, phase="Loading", backends=(POD,))
+    fixture.demand.renew_lease(CHAT, seconds=60)
     for _ in range(3):
-        world.demand.admit(CHAT, limit=10)
-    world.metrics.read_in_flight(lambda key: 1)
-    world.metrics.stream_opened(CHAT)
-    world.now += 20
-    seen = await world.scrape()
+        fixture.demand.admit(CHAT, limit=10)
+    fixture.metrics.read_in_flight(lambda key: 1)
+    fixture.metrics.stream_opened(CHAT)
+    fixture.now += 20
+    seen = await fixture.scrape()
     assert seen["pending_requests", "ai", "chat"] == 3
     assert seen["held_requests", "ai", "chat"] == 2
     assert seen["in_flight_requests", "ai", "chat"] == 1
@@ -100,28 +100,28 @@ async def test_gauges_of_services_read_the_tables(world):
     assert ("service_phase", "ai", "chat", "Ready") not in seen
 
 
-async def test_the_gateway_can_be_asked_what_is_in_flight(world):
-    world.demand.admit(CHAT, limit=10)
-    world.metrics.read_in_flight(lambda key: int(key == CHAT))
-    seen = await world.scrape()
+async def test_the_gateway_can_be_asked_what_is_in_flight(fixture):
+    fixture.demand.admit(CHAT, limit=10)
+    fixture.metrics.read_in_flight(lambda key: int(key == CHAT))
+    seen = await fixture.scrape()
     assert seen["in_flight_requests", "ai", "chat"] == 1
     assert seen["held_requests", "ai", "chat"] == 0
 
 
-async def test_requests_are_counted_by_outcome_and_class_of_status(world):
-    world.metrics.finished(CHAT, outcome="ok", status=200, seconds=2)
-    world.metrics.finished(CHAT, outcome="ok", status=204, seconds=3)
-    world.metrics.finished(CHAT, outcome="queue_full", status=429, seconds=0)
-    world.metrics.finished(CHAT, outcome="client_cancelled", status=0, seconds=1)
-    world.metrics.finished(None, outcome="model_not_found", status=404, seconds=0)
-    world.metrics.rejected(CHAT, reason="queue_full")
-    world.metrics.rejected(None, reason="model_not_found")
-    world.metrics.backend_failed(CHAT, reason="lost")
-    world.metrics.waited(CHAT, seconds=12)
-    world.metrics.first_byte(CHAT, seconds=13)
-    world.metrics.pushed(CHAT)
-    world.metrics.scaled_for_keda(CHAT)
-    seen = await world.scrape()
+async def test_requests_are_counted_by_outcome_and_class_of_status(fixture):
+    fixture.metrics.finished(CHAT, outcome="ok", status=200, seconds=2)
+    fixture.metrics.finished(CHAT, outcome="ok", status=204, seconds=3)
+    fixture.metrics.finished(CHAT, outcome="queue_full", status=429, seconds=0)
+    fixture.metrics.finished(CHAT, outcome="client_cancelled", status=0, seconds=1)
+    fixture.metrics.finished(None, outcome="model_not_found", status=404, seconds=0)
+    fixture.metrics.rejected(CHAT, reason="queue_full")
+    fixture.metrics.rejected(None, reason="model_not_found")
+    fixture.metrics.backend_failed(CHAT, reason="lost")
+    fixture.metrics.waited(CHAT, seconds=12)
+    fixture.metrics.first_byte(CHAT, seconds=13)
+    fixture.metrics.pushed(CHAT)
+    fixture.metrics.scaled_for_keda(CHAT)
+    seen = await fixture.scrape()
     assert seen["requests_total", "ai", "chat", "ok", "2xx"] == 2
     assert seen["requests_total", "ai", "chat", "queue_full", "4xx"] == 1
     assert seen["requests_total", "ai", "chat", "client_cancelled", "none"] == 1
@@ -148,49 +148,49 @@ def tell_everything(metrics, key):
     metrics.stream_opened(key)
 
 
-async def test_the_series_of_a_deleted_service_go_and_stay_away(world):
-    world.put(GONE)
-    tell_everything(world.metrics, GONE)
-    assert any("gone" in sample for sample in await world.scrape())
+async def test_the_series_of_a_deleted_service_go_and_stay_away(fixture):
+    fixture.put(GONE)
+    tell_everything(fixture.metrics, GONE)
+    assert any("gone" in sample for sample in await fixture.scrape())
 
-    world.routes.drop(GONE)
-    assert not any("gone" in sample for sample in await world.scrape())
+    fixture.routes.drop(GONE)
+    assert not any("gone" in sample for sample in await fixture.scrape())
 
-    tell_everything(world.metrics, GONE)  # a request that outlives its service
-    seen = await world.scrape()
+    tell_everything(fixture.metrics, GONE)  # a request that outlives its service
+    seen = await fixture.scrape()
     assert not any("gone" in sample for sample in seen)
     assert seen["requests_total", "", "", "ok", "2xx"] == 1
 
 
-async def test_one_that_is_told_of_the_drop_first_cannot_bring_the_series_back():
-    world = World()
-    world.put(GONE)
-    tell_everything(world.metrics, GONE)
-    world.routes.listen(lambda key: tell_everything(world.metrics, key))
-    world.routes.drop(GONE)
-    assert not any("gone" in sample for sample in await world.scrape())
+async def test_a_late_listener_cannot_bring_the_series_of_a_deleted_service_back():
+    fixture = MetricsFixture()
+    fixture.put(GONE)
+    tell_everything(fixture.metrics, GONE)
+    fixture.routes.listen(lambda key: tell_everything(fixture.metrics, key))
+    fixture.routes.drop(GONE)
+    assert not any("gone" in sample for sample in await fixture.scrape())
 
 
-async def test_a_service_that_comes_back_starts_anew(world):
-    tell_everything(world.metrics, CHAT)
-    world.routes.drop(CHAT)
-    world.metrics.read_in_flight(lambda key: 0)
-    world.metrics.stream_closed(CHAT)
-    world.put(CHAT)
-    seen = await world.scrape()
+async def test_a_service_that_comes_back_starts_anew(fixture):
+    tell_everything(fixture.metrics, CHAT)
+    fixture.routes.drop(CHAT)
+    fixture.metrics.read_in_flight(lambda key: 0)
+    fixture.metrics.stream_closed(CHAT)
+    fixture.put(CHAT)
+    seen = await fixture.scrape()
     assert ("requests_total", "ai", "chat", "ok", "2xx") not in seen
     assert seen["in_flight_requests", "ai", "chat"] == 0
     assert seen["push_streams", "ai", "chat"] == 0
 
 
-async def test_the_process_is_measured_too(world):
-    world.metrics.called("IsActive", code="OK")
-    world.metrics.reconciled(result="ok", seconds=0.25)
-    world.metrics.read_queue("services", lambda: 7)
-    world.metrics.read_informer("pods", lambda: 1.5, lambda: 3)
-    world.metrics.read_leadership(lambda: "fenced")
-    world.metrics.read_connections(lambda: 2)
-    seen = await world.scrape()
+async def test_process_metrics_are_served(fixture):
+    fixture.metrics.called("IsActive", code="OK")
+    fixture.metrics.reconciled(result="ok", seconds=0.25)
+    fixture.metrics.read_queue("services", lambda: 7)
+    fixture.metrics.read_informer("pods", lambda: 1.5, lambda: 3)
+    fixture.metrics.read_leadership(lambda: "fenced")
+    fixture.metrics.read_connections(lambda: 2)
+    seen = await fixture.scrape()
     assert seen["keda_calls_total", "IsActive", "OK"] == 1
     assert seen["reconcile_seconds_count", "ok"] == 1
     assert seen["reconcile_seconds_sum", "ok"] == 0.25
@@ -203,10 +203,10 @@ async def test_the_process_is_measured_too(world):
     assert ("process_resident_memory_bytes",) in seen
 
 
-async def test_the_event_loop_is_watched_until_cancelled(world):
+async def test_event_loop_stalls_are_measured_until_cancelled(fixture):
     async with anyio.create_task_group() as group:
-        group.start_soon(lambda: world.metrics.watch_loop(period_s=0))
-        while not (await world.scrape())["event_loop_stall_seconds_count",]:
+        group.start_soon(lambda: fixture.metrics.watch_loop(period_s=0))
+        while not (await fixture.scrape())["event_loop_stall_seconds_count",]:
             pass
         group.cancel_scope.cancel()
 
@@ -219,16 +219,16 @@ async def test_the_event_loop_is_watched_until_cancelled(world):
         ("application/openmetrics-text; version=1.0.0", "application/openmetrics-text", "# EOF"),
     ],
 )
-async def test_the_format_follows_the_accept_header(world, accept, content_type, last_line):
-    tell_everything(world.metrics, CHAT)
-    text, given = await world.metrics.render(accept)
+async def test_the_format_follows_the_accept_header(fixture, accept, content_type, last_line):
+    tell_everything(fixture.metrics, CHAT)
+    text, given = await fixture.metrics.render(accept)
     assert given.startswith(content_type)
     assert last_line is None or text.decode().splitlines()[-1] == last_line
 
 
-async def test_a_process_that_may_start_no_threads_is_measured_all_the_same(world):
+async def test_metrics_are_served_without_a_thread(fixture):
     before = threading.stack_size(1 << 60)  # more than there is: none can be started
     try:
-        assert (await world.scrape())["endpoints", "ai", "chat"] == 0
+        assert (await fixture.scrape())["endpoints", "ai", "chat"] == 0
     finally:
         threading.stack_size(before)
