@@ -144,7 +144,7 @@ async def left(cluster, namespace, references):
 
 
 class TestApply:
-    async def test_creates_with_the_servers_fields_and_defaults(self, cluster, deployment):
+    async def test_apply_creates_with_server_fields_and_defaults(self, cluster, deployment):
         made = await cluster.apply(deployment(), manager="hearth")
         metadata = made["metadata"]
         assert metadata["uid"] and metadata["resourceVersion"] and metadata["creationTimestamp"]
@@ -170,12 +170,12 @@ class TestApply:
         }
         assert await cluster.get(kinds.DEPLOYMENT, *_key(made)) == made
 
-    async def test_saying_the_same_again_writes_nothing(self, cluster, deployment):
+    async def test_apply_of_the_same_writes_nothing(self, cluster, deployment):
         made = await cluster.apply(deployment(env=[("A", "1")]), manager="hearth")
         again = await cluster.apply(deployment(env=[("A", "1")]), manager="hearth")
         assert again == made
 
-    async def test_books_what_was_said_and_no_default(self, cluster, deployment):
+    async def test_apply_owns_applied_fields_and_no_defaults(self, cluster, deployment):
         made = await cluster.apply(deployment(env=[("A", "1")]), manager="hearth")
         [entry] = made["metadata"]["managedFields"]
         assert (entry["manager"], entry["operation"]) == ("hearth", "Apply")
@@ -204,7 +204,7 @@ class TestApply:
             },
         }
 
-    async def test_what_is_said_no_more_goes(self, cluster, deployment):
+    async def test_apply_removes_fields_no_longer_applied(self, cluster, deployment):
         first = deployment(env=[("A", "1"), ("B", "2")], minReadySeconds=5)
         first["metadata"]["labels"] = {"team": "ai", "tier": "gold"}
         await cluster.apply(first, manager="hearth")
@@ -215,14 +215,14 @@ class TestApply:
         assert "minReadySeconds" not in left["spec"]
         assert _container(left)["env"] == [{"name": "B", "value": "2"}]
 
-    async def test_what_another_owns_too_stays(self, cluster, config):
+    async def test_apply_keeps_fields_that_another_owns_too(self, cluster, config):
         await cluster.apply(config(data={"a": "1", "b": "2"}), manager="one")
         await cluster.apply(config(data={"a": "1"}), manager="two", force=False)
         left = await cluster.apply(config(data={"b": "2"}), manager="one")
         assert left["data"] == {"a": "1", "b": "2"}
         assert owners(left, "data", "a") == {("two", "Apply", "")}
 
-    async def test_others_fields_are_left_alone(self, cluster, deployment, only):
+    async def test_apply_leaves_other_fields_alone(self, cluster, deployment, only):
         await cluster.apply(deployment(env=[("A", "1")]), manager="hearth")
         sidecar = {"containers": [{"name": "sidecar", "image": "proxy:1"}]}
         await cluster.apply(only(template={"spec": sidecar}), manager="mesh")
@@ -230,7 +230,7 @@ class TestApply:
         containers = left["spec"]["template"]["spec"]["containers"]
         assert sorted(c["name"] for c in containers) == ["serving", "sidecar"]
 
-    async def test_a_list_that_is_one_value_is_replaced(self, cluster, deployment):
+    async def test_apply_replaces_atomic_lists(self, cluster, deployment):
         body = deployment()
         _container(body)["args"] = ["--a", "--b"]
         await cluster.apply(body, manager="hearth")
@@ -239,14 +239,14 @@ class TestApply:
         del _container(body)["args"]
         assert "args" not in _container(await cluster.apply(body, manager="hearth"))
 
-    async def test_order_of_environment_is_the_appliers(self, cluster, deployment):
+    async def test_apply_keeps_the_order_of_env(self, cluster, deployment):
         await cluster.apply(deployment(env=[("A", "1"), ("B", "2")]), manager="hearth")
         left = await cluster.apply(
             deployment(env=[("C", "3"), ("B", "2"), ("A", "1")]), manager="hearth"
         )
         assert [env["name"] for env in _container(left)["env"]] == ["C", "B", "A"]
 
-    async def test_one_who_applies_nothing_any_more_owns_nothing(self, cluster, deployment, only):
+    async def test_empty_apply_owns_nothing(self, cluster, deployment, only):
         await cluster.apply(deployment(), manager="hearth")
         await cluster.apply(only(paused=True), manager="other")
         left = await cluster.apply(only(), manager="other")
@@ -264,7 +264,7 @@ class TestApply:
             "nvidia.com/gpu": "1",
         }
 
-    async def test_with_the_uid_of_what_is_gone_it_creates_nothing(self, cluster, deployment):
+    async def test_apply_with_the_uid_of_a_deleted_object_conflicts(self, cluster, deployment):
         made = await cluster.apply(deployment(), manager="hearth")
         uid = made["metadata"]["uid"]
         again = deployment(metadata={"uid": uid})
@@ -278,7 +278,7 @@ class TestApply:
         with pytest.raises(Conflict):
             await cluster.apply(again, manager="hearth")
 
-    async def test_with_an_old_version_it_conflicts(self, cluster, config):
+    async def test_apply_with_an_old_version_conflicts(self, cluster, config):
         made = await cluster.apply(config(data={"a": "1"}), manager="hearth")
         await cluster.apply(config(data={"a": "2"}), manager="hearth")
         version = made["metadata"]["resourceVersion"]
@@ -293,11 +293,11 @@ class TestApply:
             ({"replicas": -1}, "replicas"),
         ],
     )
-    async def test_what_is_wrong_is_invalid_and_says_where(self, cluster, deployment, wrong, field):
+    async def test_invalid_names_the_field(self, cluster, deployment, wrong, field):
         with pytest.raises(Invalid, match=field):
             await cluster.apply(deployment(**wrong), manager="hearth")
 
-    async def test_a_selector_never_changes(self, cluster, deployment):
+    async def test_selector_is_immutable(self, cluster, deployment):
         await cluster.apply(deployment(), manager="hearth")
         other = deployment()
         other["spec"]["selector"]["matchLabels"] = {"app": "b"}
@@ -312,21 +312,21 @@ class TestApply:
 
 
 class TestOwnership:
-    async def test_another_owners_value_is_a_conflict_that_names_it(self, cluster, config):
+    async def test_conflict_names_the_other_owner(self, cluster, config):
         await cluster.apply(config(data={"a": "1"}), manager="one")
         with pytest.raises(Conflict, match=r'conflict with "one".*\.data\.a'):
             await cluster.apply(config(data={"a": "2"}), manager="two", force=False)
         left = await cluster.get(kinds.CONFIG_MAP, *_key(config()))
         assert left["data"] == {"a": "1"}
 
-    async def test_force_takes_the_field(self, cluster, config):
+    async def test_forced_apply_takes_the_field(self, cluster, config):
         await cluster.apply(config(data={"a": "1", "b": "1"}), manager="one")
         left = await cluster.apply(config(data={"a": "2"}), manager="two", force=True)
         assert left["data"] == {"a": "2", "b": "1"}
         assert owners(left, "data", "a") == {("two", "Apply", "")}
         assert owners(left, "data", "b") == {("one", "Apply", "")}
 
-    async def test_an_update_takes_what_it_changes(self, cluster, config):
+    async def test_update_owns_what_it_changes(self, cluster, config):
         made = await cluster.apply(config(data={"a": "1", "b": "1"}), manager="one")
         await cluster.update({**made, "data": {"a": "2", "b": "1"}})
         left = await cluster.get(kinds.CONFIG_MAP, *_key(made))
@@ -342,7 +342,7 @@ class TestOwnership:
         assert left["spec"]["replicas"] == 1
         assert left["metadata"]["generation"] == 2
 
-    async def test_what_was_created_by_post_keeps_its_fields(self, cluster, deployment):
+    async def test_created_fields_are_kept_by_apply(self, cluster, deployment):
         """Trap B: whoever created it owns everything for ever."""
         made = await cluster.create(deployment(replicas=0, env=[("A", "1")]))
         await cluster.apply(deployment(env=[("A", "1")]), manager="applier")
@@ -359,19 +359,19 @@ class TestTwoManagersOfReplicas:
         await cluster.apply(deployment(), manager="hearth")
         return await cluster.apply(only(replicas=0), manager="hearth-replicas", force=False)
 
-    async def test_creation_starts_nothing(self, cluster, deployment, only):
+    async def test_deployment_is_created_with_zero_replicas(self, cluster, deployment, only):
         made = await self.created(cluster, deployment, only)
         assert made["spec"]["replicas"] == 0
         assert replicas_owners(made) == {("hearth-replicas", "Apply", "")}
         assert owners(made, "spec", "template") == {("hearth", "Apply", "")}
 
-    async def test_creation_may_be_repeated(self, cluster, deployment, only):
+    async def test_creation_may_be_repeated_without_scaling(self, cluster, deployment, only):
         made = await self.created(cluster, deployment, only)
         await cluster.apply(deployment(), manager="hearth")
         again = await cluster.apply(only(replicas=0), manager="hearth-replicas", force=False)
         assert again == made
 
-    async def test_scaling_takes_the_field_and_applies_leave_it(self, cluster, deployment, only):
+    async def test_scale_owns_replicas_and_apply_leaves_them(self, cluster, deployment, only):
         key = ServiceKey(*_key(await self.created(cluster, deployment, only)))
         await cluster.scale(key, replicas=3)
         scaled = await cluster.get(kinds.DEPLOYMENT, *key)
@@ -386,7 +386,7 @@ class TestTwoManagersOfReplicas:
         left = await cluster.apply(only(), manager="hearth-replicas")
         assert left["spec"]["replicas"] == 3
 
-    async def test_zero_is_nobodys(self, cluster, deployment, only):
+    async def test_scale_to_zero_is_owned_by_nobody(self, cluster, deployment, only):
         """The Scale object leaves zero out: the field has no owner afterwards, and gets none."""
         key = ServiceKey(*_key(await self.created(cluster, deployment, only)))
         await cluster.scale(key, replicas=2)
@@ -399,12 +399,12 @@ class TestTwoManagersOfReplicas:
         assert left["spec"]["replicas"] == 1
         assert replicas_owners(left) == set()
 
-    async def test_scaling_to_what_it_is_writes_nothing(self, cluster, deployment, only):
+    async def test_scale_to_the_same_number_writes_nothing(self, cluster, deployment, only):
         made = await self.created(cluster, deployment, only)
         await cluster.scale(ServiceKey(*_key(made)), replicas=0)
         assert await cluster.get(kinds.DEPLOYMENT, *_key(made)) == made
 
-    async def test_a_fixed_number_is_taken_by_force(self, cluster, deployment, only):
+    async def test_forced_apply_takes_fixed_replicas(self, cluster, deployment, only):
         key = ServiceKey(*_key(await self.created(cluster, deployment, only)))
         await cluster.scale(key, replicas=3)
         left = await cluster.apply(only(replicas=2), manager="hearth-replicas", force=True)
@@ -422,7 +422,7 @@ class TestTwoManagersOfReplicas:
         await cluster.scale(key, replicas=3, uid=made["metadata"]["uid"])
         assert (await cluster.get(kinds.DEPLOYMENT, *key))["spec"]["replicas"] == 3
 
-    async def test_scaling_what_is_not_there(self, cluster, namespace):
+    async def test_scale_of_a_missing_deployment(self, cluster, namespace):
         with pytest.raises(NotFound):
             await cluster.scale(ServiceKey(namespace, "nobody"), replicas=1)
 
@@ -439,7 +439,7 @@ class TestGenerationAndStatus:
         assert await generation(env=[("A", "1")]) == 2
         assert await generation(env=[("A", "1")], metadata={"annotations": {"a": "b"}}) == 3
 
-    async def test_the_main_resource_ignores_status(self, cluster, deployment):
+    async def test_apply_ignores_status(self, cluster, deployment):
         body = deployment()
         body["status"] = {"replicas": 7}
         made = await cluster.apply(body, manager="hearth")
@@ -447,7 +447,7 @@ class TestGenerationAndStatus:
         made = await cluster.update({**made, "status": {"replicas": 7}})
         assert not made["status"]
 
-    async def test_status_ignores_the_rest(self, cluster, deployment):
+    async def test_patch_status_ignores_the_rest(self, cluster, deployment):
         made = await cluster.apply(deployment(), manager="hearth")
         body = deployment(metadata={"labels": {"a": "b"}}, replicas=5)
         body["status"] = {"replicas": 1, "conditions": [_condition("Available", "True")]}
@@ -462,7 +462,7 @@ class TestGenerationAndStatus:
         main = await cluster.apply(deployment(env=[("A", "1")]), manager="hearth")
         assert main["status"] == left["status"]
 
-    async def test_the_whole_of_what_one_says_is_replaced(self, cluster, deployment, only):
+    async def test_patch_status_replaces_the_managers_whole_status(self, cluster, deployment, only):
         await cluster.apply(deployment(), manager="hearth")
         ready, mine = _condition("Available", "True"), _condition("Mine", "True")
         await cluster.patch_status(
@@ -475,19 +475,19 @@ class TestGenerationAndStatus:
         assert "readyReplicas" not in left["status"]
         assert [c["type"] for c in left["status"]["conditions"]] == ["Mine"]
 
-    async def test_status_creates_nothing(self, cluster, only):
+    async def test_patch_status_creates_nothing(self, cluster, only):
         with pytest.raises(NotFound):
             await cluster.patch_status({**only(), "status": {"replicas": 1}}, manager="one")
 
 
 class TestCreateUpdateDelete:
-    async def test_create_twice(self, cluster, config):
+    async def test_create_twice_already_exists(self, cluster, config):
         made = await cluster.create(config(data={"a": "1"}))
         with pytest.raises(AlreadyExists):
             await cluster.create(config(data={"a": "2"}))
         assert await cluster.get(kinds.CONFIG_MAP, *_key(made)) == made
 
-    async def test_a_name_may_be_left_to_the_server(self, cluster, config, namespace):
+    async def test_generate_name(self, cluster, config, namespace):
         body = config()
         body["metadata"] = {"generateName": "part-", "namespace": namespace}
         names = {(await cluster.create(body))["metadata"]["name"] for _ in range(3)}
@@ -503,7 +503,7 @@ class TestCreateUpdateDelete:
         with pytest.raises(Conflict):
             await cluster.update(lease("c", resourceVersion=version))
 
-    async def test_update_of_nothing(self, cluster, config):
+    async def test_update_of_a_missing_object(self, cluster, config):
         with pytest.raises(NotFound):
             await cluster.update(config())
 
@@ -565,7 +565,7 @@ class TestCreateUpdateDelete:
         with pytest.raises(Conflict):
             await cluster.apply(adopted, manager="hearth")
 
-    async def test_a_pod_that_nobody_runs_goes_at_once(self, cluster, namespace):
+    async def test_delete_of_an_unscheduled_pod_is_immediate(self, cluster, namespace):
         pod = {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -578,7 +578,7 @@ class TestCreateUpdateDelete:
         with pytest.raises(NotFound):
             await cluster.get(kinds.POD, *_key(made))
 
-    async def test_a_job_never_changes(self, cluster, namespace):
+    async def test_job_template_is_immutable(self, cluster, namespace):
         container = {"name": "fetch", "image": "f:1"}
         pod = {"restartPolicy": "OnFailure", "containers": [container]}
         job = {
@@ -624,7 +624,7 @@ class TestOwners:
         if not isinstance(world.cluster, LocalCluster):
             request.getfixturevalue("collecting")
 
-    async def test_an_owned_object_goes_with_its_last_owner(self, cluster, config, namespace):
+    async def test_owned_object_is_deleted_with_its_last_owner(self, cluster, config, namespace):
         one, two = [await cluster.create(config(name)) for name in ("one", "two")]
         await cluster.create(config("of-both", ownerReferences=[_reference(one), _reference(two)]))
         child = await cluster.create(config("of-one", ownerReferences=[_reference(one)]))
@@ -634,7 +634,7 @@ class TestOwners:
         await cluster.delete(two)
         await left(cluster, namespace, {})
 
-    async def test_what_names_a_dead_owner_does_not_stay(self, cluster, config, namespace):
+    async def test_object_with_a_deleted_owner_is_deleted(self, cluster, config, namespace):
         owner = await cluster.create(config("owner"))
         await cluster.delete(owner)
         await cluster.apply(config("late", ownerReferences=[_reference(owner)]), manager="hearth")
@@ -642,7 +642,7 @@ class TestOwners:
 
 
 class TestListAndWatch:
-    async def test_selection(self, cluster, config, namespace):
+    async def test_label_selector(self, cluster, config, namespace):
         for name, labels in (("a", {"k": "1"}), ("b", {"k": "2"}), ("c", {"k": "1", "l": "x"})):
             await cluster.create(config(name, labels=labels))
 
@@ -655,7 +655,7 @@ class TestListAndWatch:
         assert await names(namespace=namespace, labels={"k": "1", "l": "x"}) == ["c"]
         assert await names(namespace="nowhere") == []
 
-    async def test_items_bear_their_kind(self, cluster, config, namespace):
+    async def test_list_items_bear_their_kind(self, cluster, config, namespace):
         await cluster.create(config())
         [item] = (await cluster.list(kinds.CONFIG_MAP, namespace=namespace)).items
         assert (item["apiVersion"], item["kind"]) == ("v1", "ConfigMap")
@@ -683,7 +683,7 @@ class TestListAndWatch:
         rest = await first(cluster.watch(kinds.CONFIG_MAP, since=one.version, **watch), 2)
         assert [c.manifest["metadata"]["name"] for c in (one, *rest)] == ["a", "b", "c"]
 
-    async def test_a_watch_is_woken(self, cluster, config, namespace):
+    async def test_watch_is_woken_by_a_write(self, cluster, config, namespace):
         since = (await cluster.list(kinds.CONFIG_MAP, namespace=namespace)).version
         seen = []
 
@@ -699,7 +699,9 @@ class TestListAndWatch:
             await cluster.delete(made)
         assert [change.type for change in seen] == ["ADDED", "DELETED"]
 
-    async def test_a_selected_watch_sees_objects_come_and_go(self, cluster, config, namespace):
+    async def test_selected_watch_sees_label_changes_as_added_and_deleted(
+        self, cluster, config, namespace
+    ):
         since = (await cluster.list(kinds.CONFIG_MAP, namespace=namespace)).version
         await cluster.apply(config(labels={"k": "no"}), manager="x")
         await cluster.apply(config(labels={"k": "yes"}), manager="x")
@@ -711,7 +713,7 @@ class TestListAndWatch:
         changes = await first(stream, 3)
         assert [change.type for change in changes] == ["ADDED", "MODIFIED", "DELETED"]
 
-    async def test_too_old_a_version_has_expired(self, world, cluster, config, namespace):
+    async def test_watch_of_too_old_a_version_has_expired(self, world, cluster, config, namespace):
         await cluster.create(config())
         since = (await cluster.list(kinds.CONFIG_MAP, namespace=namespace)).version
         await cluster.apply(config(data={"a": "1"}), manager="x")

@@ -48,7 +48,7 @@ async def run(reconcile, *, until, keys=("a",), **options):
     return seen.outcomes, queue
 
 
-async def test_an_exception_is_logged_and_comes_again(caplog):
+async def test_exception_is_logged_and_requeued(caplog):
     passes = []
 
     async def reconcile(key):
@@ -75,7 +75,7 @@ async def test_an_exception_is_logged_and_comes_again(caplog):
         Unavailable("the server answered 503"),
     ],
 )
-async def test_what_a_cluster_answers_is_one_line(caplog, error):
+async def test_cluster_error_is_one_log_line(caplog, error):
     passes = []
 
     async def reconcile(key):
@@ -91,7 +91,7 @@ async def test_what_a_cluster_answers_is_one_line(caplog, error):
     assert (record.key, record.error, record.exc_info) == ("a", str(error), None)
 
 
-async def test_a_pass_that_takes_too_long_is_cut_and_comes_again(caplog):
+async def test_timeout_of_a_pass_requeues(caplog):
     passes = []
 
     async def reconcile(key):
@@ -106,7 +106,7 @@ async def test_a_pass_that_takes_too_long_is_cut_and_comes_again(caplog):
     assert (record.error, record.exc_info) == ("it took longer than 0.01s", None)
 
 
-async def test_a_pass_may_ask_for_the_next():
+async def test_requeue_after():
     async def reconcile(key):
         return 0.001
 
@@ -114,7 +114,7 @@ async def test_a_pass_may_ask_for_the_next():
     assert outcomes[:3] == ["ok", "ok", "ok"]
 
 
-async def test_workers_are_bounded_and_a_key_is_never_twice_at_work():
+async def test_workers_are_bounded_and_a_key_has_one_at_a_time():
     at_work, most = [], []
 
     async def reconcile(key):
@@ -149,7 +149,7 @@ class Stuck:
         self._released.set()
 
 
-async def test_passes_that_wait_for_long_hold_nobody_up():
+async def test_slow_passes_are_detached():
     hung = [f"hung-{n}" for n in range(5)]
     reconcile = Stuck(hung)
     outcomes, queue = await run(
@@ -160,7 +160,7 @@ async def test_passes_that_wait_for_long_hold_nobody_up():
     assert queue.take() == "hung-0"
 
 
-async def test_what_is_aside_is_bounded_and_its_places_are_given_back():
+async def test_detached_passes_are_bounded_and_released():
     keys = [f"k{n}" for n in range(30)]
     reconcile = Stuck(keys)
     seen, queue = Seen(), WorkQueue(backoff=SOON)
@@ -180,7 +180,7 @@ async def test_what_is_aside_is_bounded_and_its_places_are_given_back():
     assert (seen.outcomes, reconcile.most) == (["ok"] * 30, 5)
 
 
-async def test_a_key_whose_pass_is_aside_is_not_worked_on_twice():
+async def test_key_of_a_detached_pass_is_not_worked_on_twice():
     reconcile = Stuck(["a"])
     seen, queue = Seen(), WorkQueue(backoff=SOON)
     controller = Controller("test", reconcile, queue=queue, observer=seen, slow_s=0.001)
@@ -201,7 +201,7 @@ async def test_a_key_whose_pass_is_aside_is_not_worked_on_twice():
     assert seen.outcomes == ["ok"] * 3
 
 
-async def test_nothing_is_worked_on_before_the_informers_are_synced():
+async def test_no_pass_before_the_informers_are_synced():
     informer = Informer(LocalCluster(), kinds.POD)
     done = anyio.Event()
 
@@ -222,7 +222,7 @@ async def test_nothing_is_worked_on_before_the_informers_are_synced():
         tasks.cancel_scope.cancel()
 
 
-async def test_cancelled_in_a_pass_it_leaves_the_key_free():
+async def test_cancelled_pass_releases_its_key():
     started = anyio.Event()
 
     async def reconcile(key):
@@ -240,7 +240,7 @@ async def test_cancelled_in_a_pass_it_leaves_the_key_free():
     assert queue.take() == "a"
 
 
-def test_repr_says_how_much_there_is_to_do():
+def test_repr_shows_the_queue():
     async def reconcile(key):
         pytest.fail("not started")
 

@@ -129,7 +129,7 @@ def _documents(text: str) -> list[dict[str, Any]]:
 
 
 class TestDefinitions:
-    def test_the_server_finds_nothing_wrong_with_them(self, kubectl):
+    def test_crds_are_established(self, kubectl):
         for path in DEFINITIONS:
             status = json.loads(kubectl("get", "-f", str(path), "-o", "json"))["status"]
             told = {entry["type"]: entry["status"] for entry in status["conditions"]}
@@ -151,7 +151,7 @@ class TestDefinitions:
         ],
         ids=lambda one: f"{one.field}: {one.message[:30]}" if hasattr(one, "field") else str(one),
     )
-    async def test_a_rule_from_both_sides(self, door, definition, sides):
+    async def test_cel_rule_from_both_sides(self, door, definition, sides):
         for manifest in sides.good:
             answer = await door.ask(manifest)
             assert answer.status == 201, answer.body
@@ -168,13 +168,13 @@ class TestDefinitions:
 
 class TestWhatIsPublished:
     @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-    def test_an_example_would_be_taken(self, kubectl, path):
+    def test_examples_are_accepted(self, kubectl, path):
         wanted = _documents(path.read_text())
         words = ("-n", NAMESPACE, "--dry-run=server", "-o", "name", "-f", str(path))
         for how in (("apply",), ("apply", "--server-side"), ("create", "--validate=strict")):
             assert len(kubectl(*how, *words).splitlines()) == len(wanted)
 
-    def test_what_the_pages_show_would_be_taken(self, kubectl):
+    def test_manifests_of_the_docs_are_accepted(self, kubectl):
         shown = 0
         for path in PAGES:
             for block in re.findall(r"(?ms)^```yaml\n(.*?)^```", path.read_text()):
@@ -193,7 +193,7 @@ class TestWhatIsPublished:
         assert shown
 
     @pytest.mark.parametrize("number", range(len(EVERYTHING + RESERVED)))
-    async def test_what_the_references_have_would_be_stored_as_it_is(self, door, number):
+    async def test_reference_manifests_are_stored_unchanged(self, door, number):
         manifest = (EVERYTHING + RESERVED)[number]
         stored = await door.stored(manifest)
         assert _within(manifest["spec"], stored)
@@ -260,14 +260,14 @@ REFERENCE = {
 class TestDefaults:
     @pytest.mark.parametrize("group", groups.GROUPS)
     @pytest.mark.parametrize("kind", PLURALS)
-    async def test_the_documented_ones_come_back(self, door, kind, group):
+    async def test_documented_defaults_come_back(self, door, kind, group):
         make = service if kind == "LLMService" else runtime
         stored = await door.stored(make(group, **BARE[kind]))
         assert REFERENCE[kind].items() <= _documented(kind).items()
         found = {path: _at({"spec": stored}, path) for path in _documented(kind)}
         assert found == _documented(kind)
 
-    async def test_a_service_of_two_fields_gets_them_all(self, door):
+    async def test_defaults_of_a_service_of_two_fields(self, door):
         assert await door.stored(service()) == STORED
 
 

@@ -15,7 +15,7 @@ def lease(holder="you", *, version="1", renewed="r", **spec):
     }
 
 
-def test_two_tries_and_a_margin_fit():
+def test_two_tries_and_a_margin_fit_the_renew_deadline():
     timing = Timing()
     assert 2 * timing.try_s + 1.2 * timing.retry_s < timing.renew_s
     assert timing.renew_s < timing.cut_s < timing.duration_s
@@ -25,7 +25,7 @@ def test_two_tries_and_a_margin_fit():
     ("spec", "holder"),
     [({}, ""), (None, ""), ({"holderIdentity": None}, ""), ({"holderIdentity": "me"}, "me")],
 )
-def test_holder(spec, holder):
+def test_lease_holder(spec, holder):
     assert election.holder({"spec": spec}) == holder
 
 
@@ -47,12 +47,12 @@ def test_holder(spec, holder):
         ),
     ],
 )
-def test_anothers_time_runs_from_when_we_first_saw_it(seen, before, until):
+def test_another_holders_lease_runs_from_its_first_observation(seen, before, until):
     found = election.observe(seen, before, now=100.0, timing=Timing())
     assert (found.holder, found.until) == ("you", until)
 
 
-def test_the_time_of_a_holder_whose_lease_is_gone_begins_when_that_is_seen():
+def test_a_deleted_lease_runs_from_its_observation():
     before = ObservedLease("you", ("r", "1"), 50.0, 98.0)
     gone = election.observe_missing(before, now=100.0, timing=Timing())
     assert (gone.holder, gone.until) == ("you", 115.0)
@@ -61,7 +61,7 @@ def test_the_time_of_a_holder_whose_lease_is_gone_begins_when_that_is_seen():
     assert back.until == 127.0
 
 
-def test_after_an_outage_of_ours_a_holder_has_his_time_anew():
+def test_after_an_own_outage_another_holders_lease_runs_anew():
     before = election.observe(lease(), None, now=100.0, timing=Timing())
     for now in (104.0, 114.0):
         before = election.observe(lease(), before, now=now, timing=Timing())
@@ -69,7 +69,7 @@ def test_after_an_outage_of_ours_a_holder_has_his_time_anew():
     assert election.observe(lease(), before, now=144.0, timing=Timing()).until == 159.0
 
 
-def test_all_processes_of_one_pod_and_of_no_other_are_told():
+def test_identity_prefix_of_one_pod():
     pod = election.own_pod("hearth-1", "uid-1")
     assert f"{pod}ab12".startswith(pod)
     others = [("hearth-1", "uid-2"), ("hearth-1", "uid-11"), ("hearth-11", "uid-1")]
@@ -77,7 +77,7 @@ def test_all_processes_of_one_pod_and_of_no_other_are_told():
     assert [election.own_pod("hearth-1", ""), election.own_pod("", "uid-1")] == ["", ""]
 
 
-def test_a_takeover_counts():
+def test_takeover_counts_a_lease_transition():
     taken = election.claimed(
         lease(leaseTransitions=4, strategy="kept"), "me", wall_s=1.0, duration_s=15
     )
@@ -92,14 +92,14 @@ def test_a_takeover_counts():
     }
 
 
-def test_a_renewal_does_not():
+def test_renewal_counts_no_lease_transition():
     renewed = election.claimed(FIRST, "me", wall_s=1.0, duration_s=15)
     assert renewed["spec"]["acquireTime"] == "1970-01-01T00:00:00.000000Z"
     assert renewed["spec"]["renewTime"] == "1970-01-01T00:00:01.000000Z"
     assert renewed["spec"]["leaseTransitions"] == 0
 
 
-def test_given_back_it_is_free_at_once():
+def test_released_lease_is_free_at_once():
     spec = election.given_back(FIRST, wall_s=2.0)["spec"]
     assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
     assert spec["leaseTransitions"] == 0

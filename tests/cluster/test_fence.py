@@ -44,7 +44,7 @@ def leader(plain):
 
 
 @pytest.mark.parametrize("write", WRITES)
-async def test_who_does_not_lead_reads_and_writes_nothing(plain, leader, write):
+async def test_fence_without_the_lease_reads_but_does_not_write(plain, leader, write):
     await plain.create(CHAT)
     before = (await plain.list(kinds.CONFIG_MAP)).items
     fenced = Fenced(plain, leader)
@@ -57,7 +57,7 @@ async def test_who_does_not_lead_reads_and_writes_nothing(plain, leader, write):
     assert (await anext(fenced.watch(kinds.DEPLOYMENT, since=since))).type == "ADDED"
 
 
-async def test_the_leader_writes_until_it_stops(plain, leader):
+async def test_fence_of_the_leader_writes_until_it_stops(plain, leader):
     fenced = Fenced(plain, leader)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(leader.run)

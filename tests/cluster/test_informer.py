@@ -65,7 +65,7 @@ async def running(informer):
 
 
 class TestOnTheStore:
-    async def test_lists_then_follows(self):
+    async def test_list_then_watch(self):
         cluster = LocalCluster()
         made = await cluster.create(config("before"))
         informer = Informer(cluster, kinds.CONFIG_MAP)
@@ -83,7 +83,7 @@ class TestOnTheStore:
         assert len(informer) == 1
         assert repr(informer) == f"<Informer configmaps 1 at {informer._version}>"
 
-    async def test_leaves_managed_fields_out_unless_wanted(self):
+    async def test_managed_fields_are_left_out_unless_wanted(self):
         cluster = LocalCluster()
         await cluster.create(config())
         for wanted in (False, True):
@@ -93,7 +93,7 @@ class TestOnTheStore:
             assert ("managedFields" in copy["metadata"]) is wanted
             assert "managedFields" in (await cluster.get(kinds.CONFIG_MAP, "ai", "c"))["metadata"]
 
-    async def test_keeps_what_it_is_told_to(self):
+    async def test_keep_reduces_objects(self):
         cluster = LocalCluster()
         await cluster.create(config())
         informer = Informer(
@@ -102,7 +102,7 @@ class TestOnTheStore:
         async with running(informer):
             assert [set(copy) for copy in informer] == [{"kind", "metadata"}]
 
-    async def test_finds_by_index(self):
+    async def test_find_by_index(self):
         cluster = LocalCluster()
         await cluster.create(config("one", labels={"service": "chat"}))
         await cluster.create(config("two", labels={"service": "chat"}, namespace="b"))
@@ -126,7 +126,7 @@ class TestOnTheStore:
             assert names("service", ServiceKey("ai", "code")) == []
             assert names("namespace", "ai") == []
 
-    async def test_selects(self):
+    async def test_label_selector(self):
         cluster = LocalCluster()
         for namespace in ("ai", "b"):
             await cluster.create(config("yes", namespace=namespace, labels={"k": "1"}))
@@ -135,7 +135,7 @@ class TestOnTheStore:
         async with running(informer):
             assert [m["metadata"]["name"] for m in informer] == ["yes"]
 
-    async def test_a_handler_can_be_taken_off(self):
+    async def test_handler_can_be_removed(self):
         cluster = LocalCluster()
         informer = Informer(cluster, kinds.CONFIG_MAP)
         told = Told(informer)
@@ -208,7 +208,7 @@ A, B = ("a", "u1"), ("b", "u1")
 
 
 class TestOnABadCluster:
-    async def test_goes_on_from_the_last_version_after_an_end(self):
+    async def test_watch_resumes_from_the_last_version(self):
         asked, told, _ = await play(
             Listing([], "5"),
             [change("ADDED", "a", version="6")],
@@ -235,7 +235,7 @@ class TestOnABadCluster:
         assert asked == ["list", "list", "watch 5", "watch 5", "watch 5", "watch 6"]
         assert told == [(None, A)]
 
-    async def test_lists_again_when_its_version_has_expired(self):
+    async def test_expired_version_lists_again(self):
         asked, told, _ = await play(
             Listing([state("a", version="1"), state("b", version="2")], "5"),
             [Expired("gone")],
@@ -254,28 +254,28 @@ class TestOnABadCluster:
         two, three = ("a", "u2"), ("a", "u3")
         assert told == [(None, A), (A, None), (None, two), (two, None), (None, three)]
 
-    async def test_what_comes_twice_is_told_once(self):
+    async def test_repeated_change_calls_handlers_once(self):
         _, told, _ = await play(
             Listing([state("a", version="1")], "5"),
             [change("ADDED", "a", version="1"), change("DELETED", "b", version="6")],
         )
         assert told == [(None, A)]
 
-    async def test_a_list_that_fails_is_tried_again(self):
+    async def test_failed_list_is_retried(self):
         asked, _, informer = await play(
             Unavailable("down"), Unavailable("busy", retry_after_s=0.002), Listing([], "5")
         )
         assert asked == ["list", "list", "list", "watch 5"]
         assert informer.synced.is_set()
 
-    async def test_a_right_that_is_missing_is_a_state_until_it_is_given(self):
+    async def test_forbidden_list_is_a_state_until_allowed(self):
         _, _, informer = await play(Unavailable("down"), Forbidden("RBAC"))
         assert informer.forbidden and not informer.synced.is_set()
         for given in (Listing([], "5"), Unavailable("down")):
             _, _, informer = await play(Forbidden("RBAC"), given)
             assert not informer.forbidden
 
-    async def test_a_missing_kind_is_a_state_that_heals(self):
+    async def test_missing_kind_is_a_state_that_heals(self):
         missing = KindMissing("no CRD")
         asked, told, informer = await play(missing, missing, missing_retry_s=0.001)
         assert not informer.available
@@ -288,7 +288,7 @@ class TestOnABadCluster:
         assert informer.available
         assert told == [(None, A)]
 
-    async def test_a_kind_that_goes_takes_its_objects_along(self):
+    async def test_removed_kind_takes_its_objects_along(self):
         _, told, informer = await play(
             Listing([state("a", version="1")], "5"),
             [KindMissing("CRD removed")],
@@ -298,7 +298,7 @@ class TestOnABadCluster:
         assert told == [(None, A), (A, None)]
         assert list(informer) == []
 
-    async def test_tells_when_the_kind_comes_and_goes(self):
+    async def test_availability_listeners(self):
         cluster: Any = ScriptedCluster(
             KindMissing("no CRD"),
             KindMissing("no CRD"),
@@ -318,7 +318,7 @@ class TestOnABadCluster:
             tasks.cancel_scope.cancel()
         assert flips == [(False, 0), (True, 1), (False, 0)]
 
-    async def test_lists_anew_by_the_clock(self):
+    async def test_periodic_relist(self):
         asked, _, _ = await play(Listing([], "5"), relist_s=60)
         assert asked == ["list", "watch 5"]
         cluster: Any = ScriptedCluster(Listing([], "5"))
@@ -373,7 +373,7 @@ class TestOnABadCluster:
     @pytest.mark.parametrize(
         ("lives_s", "level"), [(0.0, "WARNING"), (5.0, "WARNING"), (60.0, "INFO")]
     )
-    async def test_only_a_watch_that_fails_at_once_is_warned_of(self, lives_s, level, caplog):
+    async def test_watch_warning_only_for_immediate_failures(self, lives_s, level, caplog):
         now = [0.0]
 
         def ages():
@@ -385,7 +385,7 @@ class TestOnABadCluster:
         assert [record.levelname for record in caplog.records] == [level]
 
     @pytest.mark.parametrize("answer", [Listing([], "5"), KindMissing("no CRD")])
-    async def test_staleness_is_the_time_since_the_cluster_was_heard(self, answer):
+    async def test_staleness_is_the_time_since_the_last_change_or_bookmark(self, answer):
         now = [100.0]
         cluster: Any = ScriptedCluster(answer)
         informer = Informer(cluster, kinds.CONFIG_MAP, clock=lambda: now[0])

@@ -6,11 +6,11 @@ from hearth.cluster import kinds
 
 
 @pytest.mark.parametrize("kind", kinds.ALL, ids=str)
-def test_a_manifest_leads_to_its_kind(kind):
+def test_kind_of_a_manifest(kind):
     assert kinds.of({"apiVersion": kind.api_version, "kind": kind.kind}) == kind
 
 
-def test_names_are_those_that_people_use():
+def test_kind_names():
     assert str(kinds.DEPLOYMENT) == "deployments.apps" and str(kinds.POD) == "pods"
     assert kinds.POD.api_version == "v1"
     assert [str(kind) for kind in kinds.CUSTOM] == [

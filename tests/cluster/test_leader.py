@@ -155,7 +155,7 @@ def apart_s(one, other):
 
 
 class TestAlone:
-    async def test_it_leads_at_once_and_renews_every_two_seconds(self):
+    async def test_lease_is_taken_at_once_and_renewed_every_two_seconds(self):
         async with staged() as stage:
             one = await stage.start("one")
             assert one.states == [LEADING]
@@ -180,7 +180,7 @@ class TestAlone:
             assert abs(one.link.calls.count("update") - renewals) <= 1
 
     @pytest.mark.parametrize("fault", ["hang", "reset", "error", "conflict"])
-    async def test_without_the_api_server_it_is_fenced_by_the_deadline(self, fault):
+    async def test_renew_deadline_fences_without_the_api_server(self, fault):
         async with staged() as stage:
             one = await stage.start("one")
             await stage.time.pass_s(60)
@@ -195,7 +195,7 @@ class TestAlone:
             assert max(one.writes) < 1070
 
     @pytest.mark.parametrize("fault", ["hang", "reset", "error", "unheard", "applied and hangs"])
-    async def test_fenced_it_leads_again_when_it_holds_the_lease_again(self, fault):
+    async def test_fenced_leader_leads_again_after_a_renewal(self, fault):
         async with staged() as stage:
             one = await stage.start("one")
             one.link.fault = fault
@@ -206,7 +206,7 @@ class TestAlone:
             assert one.states == [LEADING, FENCED, LEADING]
             assert (await stage.spec())["leaseTransitions"] == 0
 
-    async def test_a_short_failure_changes_nothing(self):
+    async def test_short_renewal_failure_changes_nothing(self):
         async with staged() as stage:
             one = await stage.start("one")
             for fault in ("hang", "reset", "error", "unheard", "conflict"):
@@ -216,7 +216,7 @@ class TestAlone:
                 await stage.time.pass_s(5)
             assert one.states == [LEADING]
 
-    async def test_a_deleted_lease_is_made_anew(self):
+    async def test_deleted_lease_is_created_again(self):
         async with staged() as stage:
             one = await stage.start("one")
             await stage.cluster.delete(await stage.lease())
@@ -224,7 +224,7 @@ class TestAlone:
             assert one.states == [LEADING]
             assert await stage.holder() == "one"
 
-    async def test_an_emptied_lease_is_taken_again(self):
+    async def test_emptied_lease_is_taken_again(self):
         async with staged() as stage:
             one = await stage.start("one")
             await stage.take("")
@@ -232,7 +232,7 @@ class TestAlone:
             assert one.states == [LEADING]
             assert await stage.holder() == "one"
 
-    async def test_a_lease_that_says_nothing_is_taken(self):
+    async def test_lease_without_spec_is_taken(self):
         async with staged() as stage:
             metadata = {"name": KEY.name, "namespace": KEY.namespace, "labels": {"a": "b"}}
             await stage.cluster.create(
@@ -244,7 +244,7 @@ class TestAlone:
             assert lease["metadata"]["labels"] == {"a": "b"}
             assert lease["spec"]["leaseTransitions"] == 1
 
-    async def test_a_task_that_comes_late_is_fenced_by_the_clock_alone(self):
+    async def test_late_renewal_task_is_fenced_by_the_clock(self):
         """A machine that was suspended wakes with a Lease that is not its own any more."""
         async with staged() as stage:
             one = stage.candidate("one")
@@ -261,7 +261,7 @@ class TestAlone:
 
 
 class TestTwo:
-    async def test_one_of_two_that_start_together_leads(self):
+    async def test_one_of_two_candidates_leads(self):
         async with staged() as stage:
             one, two = stage.candidate("one"), stage.candidate("two")
             for each in (one, two):
@@ -301,7 +301,7 @@ class TestTwo:
             assert two.link.calls[:2] == ["create", "get"]
 
     @pytest.mark.parametrize("fault", ["hang", "reset", "error"])
-    async def test_a_leader_cut_off_is_replaced_and_learns_it(self, fault):
+    async def test_partitioned_leader_is_replaced_and_loses_the_lease(self, fault):
         async with staged() as stage:
             one = await stage.start("one")
             two = await stage.start("two")
@@ -318,7 +318,7 @@ class TestTwo:
 
     @pytest.mark.parametrize("fault", ["hang", "reset", "error"])
     @pytest.mark.parametrize("first", [0, 1])
-    async def test_while_nobody_can_ask_nobody_is_replaced(self, fault, first):
+    async def test_api_server_outage_replaces_no_leader(self, fault, first):
         """An API server that was away: whoever finds it back first, the leader leads on."""
         async with staged() as stage:
             both = one, two = await stage.start("one"), await stage.start("two")
@@ -333,7 +333,7 @@ class TestTwo:
             await stage.time.pass_s(60)
             assert (one.states, two.states) == ([LEADING, FENCED, LEADING], [STANDBY])
 
-    async def test_a_leader_that_dies_in_an_outage_is_replaced_after_it(self):
+    async def test_leader_that_dies_in_an_outage_is_replaced_after_it(self):
         async with staged() as stage:
             one, two = await stage.start("one"), await stage.start("two")
             await stage.time.pass_s(60)
@@ -345,7 +345,7 @@ class TestTwo:
             assert two.states == [STANDBY, LEADING]
 
     @pytest.mark.parametrize("offset_s", [-3600.0, 3600.0])
-    async def test_clocks_that_differ_by_an_hour(self, offset_s):
+    async def test_clock_skew_of_an_hour(self, offset_s):
         async with staged() as stage:
             one = await stage.start("one")
             two = await stage.start("two", wall_offset_s=offset_s)
@@ -356,7 +356,7 @@ class TestTwo:
             assert two.states == [STANDBY, LEADING]
             assert apart_s(one, two) >= 1
 
-    async def test_a_wall_clock_that_jumps(self):
+    async def test_wall_clock_jump(self):
         async with staged() as stage:
             wall = {"offset_s": 0.0}
             one = await stage.start("one")
@@ -367,7 +367,7 @@ class TestTwo:
                 await stage.time.pass_s(60)
             assert (one.states, two.states) == ([LEADING], [STANDBY])
 
-    async def test_a_lease_deleted_under_a_leader_stays_his(self):
+    async def test_lease_deleted_under_its_leader_stays_its_own(self):
         async with staged() as stage:
             one = await stage.start("one")
             two = await stage.start("two", spread=0.0)
@@ -377,7 +377,7 @@ class TestTwo:
             await stage.time.pass_s(7)
             assert (one.states, two.states) == ([LEADING], [STANDBY])
 
-    async def test_a_lease_deleted_under_a_dead_leader_is_made_anew_in_its_time(self):
+    async def test_lease_deleted_under_a_dead_leader_is_taken_after_its_duration(self):
         async with staged() as stage:
             one = await stage.start("one")
             two = await stage.start("two")
@@ -388,7 +388,7 @@ class TestTwo:
             assert two.states == [STANDBY, LEADING]
             assert apart_s(one, two) >= 1
 
-    async def test_one_whose_time_is_over_takes_no_deleted_lease_from_another(self):
+    async def test_expired_leader_takes_no_deleted_lease_from_another(self):
         """It was cut off, the other took over, and the Lease that says so is gone."""
         async with staged() as stage:
             one = await stage.start("one")
@@ -406,7 +406,7 @@ class TestTwo:
             assert (one.state, two.state) == (LOST, LEADING)
             assert apart_s(one, two) >= 1
 
-    async def test_a_stolen_lease_is_lost_for_good(self):
+    async def test_taken_lease_is_lost_for_good(self):
         async with staged() as stage:
             one = stage.candidate("one")
             ended = anyio.Event()
@@ -425,7 +425,7 @@ class TestTwo:
             await stage.time.pass_s(60)
             assert one.state is LOST
 
-    async def test_a_standby_takes_over_a_lease_whose_holder_never_came_back(self):
+    async def test_standby_takes_an_expired_lease(self):
         async with staged() as stage:
             await stage.start("one")
             await stage.take("nobody")
@@ -464,7 +464,7 @@ class TestTwo:
 class TestRestart:
     """A container that was killed and starts again in the same pod."""
 
-    async def test_it_takes_what_the_dead_process_held_at_once(self):
+    async def test_lease_of_a_dead_process_of_the_same_pod_is_taken_at_once(self):
         async with staged() as stage:
             pod = election.own_pod("hearth-1", "uid-1")
             one = await stage.start(f"{pod}a", own_pod=pod)
@@ -489,7 +489,7 @@ class TestRestart:
             ("hearth-1", ""),  # an uid that nobody told
         ],
     )
-    async def test_it_waits_for_another_pod_as_ever(self, other):
+    async def test_lease_of_another_pod_is_waited_for(self, other):
         async with staged() as stage:
             pod = election.own_pod("hearth-1", "uid-1")
             one = await stage.start(f"{pod}a", own_pod=pod)
@@ -503,7 +503,7 @@ class TestRestart:
             await stage.time.pass_s(6)
             assert two.states == [STANDBY, LEADING]
 
-    async def test_once_another_has_taken_over_it_waits_for_that_one(self):
+    async def test_lease_taken_by_another_pod_is_waited_for(self):
         async with staged() as stage:
             pod = election.own_pod("hearth-1", "uid-1")
             one = await stage.start(f"{pod}a", own_pod=pod)
@@ -514,7 +514,7 @@ class TestRestart:
             await stage.time.pass_s(60)
             assert (two.states, again.states) == ([STANDBY, LEADING], [STANDBY])
 
-    async def test_of_it_and_a_standby_whose_wait_is_over_one_leads(self):
+    async def test_restarted_process_and_waiting_standby_make_one_leader(self):
         async with staged() as stage:
             pod = election.own_pod("hearth-1", "uid-1")
             one = await stage.start(f"{pod}a", own_pod=pod)
@@ -526,7 +526,7 @@ class TestRestart:
             await stage.time.pass_s(60)
             assert sorted([two.state, again.state]) == [LEADING, STANDBY]
 
-    async def test_a_late_renewal_of_the_dead_process_is_refused(self):
+    async def test_late_renewal_of_a_dead_process_conflicts(self):
         async with staged() as stage:
             pod = election.own_pod("hearth-1", "uid-1")
             one = await stage.start(f"{pod}a", own_pod=pod)
@@ -538,7 +538,7 @@ class TestRestart:
             await stage.time.pass_s(60)
             assert again.states == [LEADING]
 
-    async def test_who_leads_yields_to_whoever_took_it_from_the_same_pod(self):
+    async def test_leader_yields_to_a_later_process_of_its_pod(self):
         """It cannot be; if it is, the earlier one is the one that ends."""
         async with staged() as stage:
             pod = election.own_pod("hearth-1", "uid-1")
@@ -550,7 +550,7 @@ class TestRestart:
 
 
 class TestGivingBack:
-    async def test_a_leader_that_stops_hands_over_at_once(self):
+    async def test_stopping_leader_releases_the_lease_at_once(self):
         async with staged() as stage:
             one = await stage.start("one")
             two = await stage.start("two")
@@ -562,7 +562,7 @@ class TestGivingBack:
             assert max(one.writes) <= min(two.writes)
             assert (await stage.spec())["leaseTransitions"] == 1
 
-    async def test_what_is_given_back_says_nobody_for_a_second(self):
+    async def test_released_lease_has_no_holder_and_one_second(self):
         async with staged() as stage:
             one = await stage.start("one")
             one.leader.stop()
@@ -570,7 +570,7 @@ class TestGivingBack:
             spec = await stage.spec()
             assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("", 1)
 
-    async def test_only_after_the_last_write_has_ended(self):
+    async def test_lease_is_released_after_the_last_write(self):
         async with staged() as stage:
             one = await stage.start("one")
             go_on = anyio.Event()
@@ -591,7 +591,7 @@ class TestGivingBack:
             assert holders == ["one"]
             assert await stage.holder() == ""
 
-    async def test_when_another_task_crashes(self):
+    async def test_lease_is_released_when_another_task_crashes(self):
         stage = Stage(None)
         one = stage.candidate("one")
 
@@ -606,7 +606,7 @@ class TestGivingBack:
         assert one.state is STANDBY
         assert await stage.holder() == ""
 
-    async def test_when_it_crashes_itself(self):
+    async def test_lease_is_released_when_the_election_crashes(self):
         stage = Stage(None)
         one = stage.candidate("one")
         with pytest.raises(ExceptionGroup):
@@ -619,7 +619,7 @@ class TestGivingBack:
         assert not one.leader.may_write()
 
     @pytest.mark.parametrize("fault", ["hang", "applied and hangs"])
-    async def test_cancelled_in_a_renewal(self, fault):
+    async def test_lease_is_released_when_cancelled_in_a_renewal(self, fault):
         stage = Stage(None)
         one = stage.candidate("one")
         async with anyio.create_task_group() as tasks:
@@ -631,7 +631,7 @@ class TestGivingBack:
             tasks.cancel_scope.cancel()
         assert await stage.holder() == ""
 
-    async def test_cancelled_while_it_took_the_lease_unheard(self):
+    async def test_lease_is_released_when_cancelled_in_a_takeover(self):
         stage = Stage(None)
         one = stage.candidate("one")
         await stage.cluster.create(
@@ -651,7 +651,7 @@ class TestGivingBack:
             tasks.cancel_scope.cancel()
         assert await stage.holder() == ""
 
-    async def test_an_api_server_that_is_away_does_not_hold_up_the_exit(self):
+    async def test_release_timeout_without_an_api_server(self):
         stage = Stage(None)
         link: Any = Link(stage.cluster)
         leader = Leader(link, key=KEY, identity="one", timing=Timing(release_s=0.01))
@@ -663,7 +663,7 @@ class TestGivingBack:
         assert leader.state is STANDBY
         assert await stage.holder() == "one"
 
-    async def test_a_standby_leaves_the_lease_alone(self):
+    async def test_stopping_standby_leaves_the_lease_alone(self):
         async with staged() as stage:
             await stage.start("one")
             two = await stage.start("two")
@@ -674,7 +674,7 @@ class TestGivingBack:
 
 
 class TestWriting:
-    async def test_who_does_not_lead_writes_nothing(self):
+    async def test_writing_without_the_lease_raises(self):
         async with staged() as stage:
             await stage.start("one")
             two = await stage.start("two")
@@ -684,7 +684,7 @@ class TestWriting:
             ):
                 pytest.fail("it wrote")
 
-    async def test_a_write_that_takes_too_long_is_cut(self):
+    async def test_long_write_is_cancelled(self):
         stage = Stage(None)
         link: Any = Link(stage.cluster)
         leader = Leader(
@@ -704,7 +704,7 @@ class TestWriting:
             tasks.cancel_scope.cancel()
         assert await stage.holder() == ""
 
-    async def test_its_errors_pass(self):
+    async def test_errors_of_a_write_pass(self):
         async with staged() as stage:
             one = await stage.start("one")
             with pytest.raises(Conflict), one.leader.writing():
@@ -715,7 +715,7 @@ def test_the_default_clock_counts_suspended_time():
     assert now_s() <= now_s()
 
 
-async def test_how_it_is_named_in_logs():
+async def test_leader_repr():
     async with staged() as stage:
         one = await stage.start("one")
         assert repr(one.leader) == "<Leader one leading holder=one>"
@@ -723,7 +723,7 @@ async def test_how_it_is_named_in_logs():
         assert repr(two.leader) == "<Leader two standby holder=one>"
 
 
-async def test_the_server_takes_what_is_written(apiserver):
+async def test_lease_is_valid_for_an_api_server(apiserver):
     """MicroTime with six digits, whole seconds of duration: a real API server is strict."""
     await apiserver.create_namespace(KEY.namespace)
     async with await kube.connect(kubeconfig=apiserver.kubeconfig()) as cluster:

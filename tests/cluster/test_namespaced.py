@@ -116,7 +116,7 @@ async def informed(cluster, **options):
             tasks.cancel_scope.cancel()
 
 
-def test_no_list_is_the_whole_cluster(cluster):
+def test_no_namespaces_is_the_whole_cluster(cluster):
     assert namespaced.limit_to(cluster, ()) is cluster
     assert (
         repr(namespaced.limit_to(cluster, ("ai", "search", "ai")))
@@ -140,7 +140,7 @@ class TestList:
         assert (await only(cluster).list(RUNTIME)).items == []
         assert cluster.asked == [("list", "other"), ("list", "")]
 
-    async def test_is_without_a_namespace_that_may_not_be_read(self, cluster, caplog):
+    async def test_forbidden_namespace_is_left_out(self, cluster, caplog):
         await cluster.create(config("c", namespace="search"))
         cluster.trouble["ai"] = Forbidden("no Role")
         for _ in range(2):
@@ -152,7 +152,7 @@ class TestList:
             await one.list(kinds.CONFIG_MAP)
         assert [record.namespace for record in caplog.records] == ["ai"]
 
-    async def test_a_moment_of_refusals_is_no_empty_namespace(self, cluster):
+    async def test_transient_forbidden_is_retried_before_a_namespace_is_empty(self, cluster):
         """A server that has just started refuses everyone, until it has read its Roles."""
         await cluster.create(config("c", namespace="ai"))
         refusals = [Forbidden("not yet")]
@@ -167,19 +167,19 @@ class TestList:
         assert [_key(m) for m in listing.items] == [("ai", "c")]
 
     @pytest.mark.parametrize("error", [Unavailable("down"), KindMissing("no CRD")])
-    async def test_any_other_failure_is_the_whole_lists(self, cluster, error):
+    async def test_any_other_error_fails_the_list(self, cluster, error):
         cluster.trouble["search"] = error
         with pytest.raises(type(error)):
             await only(cluster).list(kinds.CONFIG_MAP)
 
-    async def test_refused_everywhere_is_refused(self, cluster):
+    async def test_forbidden_everywhere_is_forbidden(self, cluster):
         cluster.trouble = {"ai": Forbidden("no"), "search": Forbidden("no")}
         with pytest.raises(Forbidden):
             await only(cluster).list(kinds.CONFIG_MAP)
 
 
 class TestWatch:
-    async def test_goes_on_in_every_namespace_from_the_lists_version(self, cluster):
+    async def test_watch_begins_in_each_namespace_at_the_lists_version(self, cluster):
         one = only(cluster)
         await cluster.create(config("before", namespace="ai"))
         since = (await one.list(kinds.CONFIG_MAP)).version
@@ -188,7 +188,7 @@ class TestWatch:
         changes = await first(one.watch(kinds.CONFIG_MAP, since=since), 2)
         assert sorted(told(changes)) == [("ADDED", "ai", "after"), ("ADDED", "search", "after")]
 
-    async def test_goes_on_from_any_change(self, cluster):
+    async def test_watch_resumes_from_any_change(self, cluster):
         one = only(cluster)
         since = (await one.list(kinds.CONFIG_MAP)).version
         seen = []
@@ -210,7 +210,7 @@ class TestWatch:
         ended = dict(part.split("=") for part in changes[-1].version.split())
         assert ended.keys() == {"ai", "search"} and "1" in ended.values()
 
-    async def test_has_expired_when_one_namespace_has(self):
+    async def test_expired_in_one_namespace_is_expired(self):
         cluster = Troubled(history=4)
         one = only(cluster)
         since = (await one.list(kinds.CONFIG_MAP)).version
@@ -220,12 +220,12 @@ class TestWatch:
             await first(one.watch(kinds.CONFIG_MAP, since=since), 1)
 
     @pytest.mark.parametrize("since", ["7", "ai=7", "ai=7 other=7", ""])
-    async def test_a_version_of_another_cluster_has_expired(self, cluster, since):
+    async def test_version_of_another_cluster_has_expired(self, cluster, since):
         with pytest.raises(Expired):
             await first(only(cluster).watch(kinds.CONFIG_MAP, since=since), 1)
 
     @pytest.mark.parametrize("error", [Unavailable("reset"), KindMissing("CRD removed")])
-    async def test_any_other_failure_ends_it(self, cluster, error):
+    async def test_any_other_error_ends_the_watch(self, cluster, error):
         one = only(cluster)
         since = (await one.list(kinds.CONFIG_MAP)).version
         cluster.trouble["ai"] = error
@@ -263,7 +263,7 @@ class TestWatch:
         stream = only(cluster).watch(kinds.CONFIG_MAP, since="0", namespace="other")
         assert [change.version for change in await first(stream, 1)] == ["1"]
 
-    async def test_its_reader_may_leave_or_be_cancelled_at_any_time(self, cluster):
+    async def test_watch_may_be_closed_or_cancelled_at_any_time(self, cluster):
         one = only(cluster)
         since = (await one.list(kinds.CONFIG_MAP)).version
         await cluster.create(config("c", namespace="ai"))
@@ -274,7 +274,7 @@ class TestWatch:
 
 
 class TestUnderAnInformer:
-    async def test_a_namespace_that_may_not_be_read_holds_up_no_other_and_heals(self, cluster):
+    async def test_forbidden_namespace_holds_up_no_other_and_heals(self, cluster):
         await cluster.create(config("hidden", namespace="ai"))
         cluster.trouble["ai"] = Forbidden("no Role")
         async with informed(only(cluster)) as holds:
@@ -286,7 +286,7 @@ class TestUnderAnInformer:
             await cluster.create(config("late", namespace="ai"))
             await holds("hidden", "late", "seen")
 
-    async def test_a_watch_that_is_refused_later_keeps_what_was_read(self, cluster):
+    async def test_watch_forbidden_later_keeps_what_was_read(self, cluster):
         await cluster.create(config("kept", namespace="ai"))
         cluster.short = "ai"
         async with informed(only(cluster, clock=iter(range(0, 10**6, 60)).__next__)) as holds:

@@ -18,14 +18,14 @@ def drain(queue):
     return taken
 
 
-def test_keys_come_in_order_and_once(queue):
+def test_queue_merges_keys_in_order(queue):
     for key in "abab":
         queue.add(key)
     assert len(queue) == 2
     assert drain(queue) == ["a", "b"]
 
 
-def test_one_worker_a_key(queue):
+def test_key_has_one_worker_at_a_time(queue):
     queue.add("a")
     assert queue.take() == "a"
     queue.add("a")
@@ -42,7 +42,7 @@ def test_one_worker_a_key(queue):
 @pytest.mark.parametrize(
     "delays, due", [((5, 9), 5), ((9, 5), 5), ((5, 5), 5), ((9, 0), 0), ((0, 9), 0)]
 )
-def test_the_earliest_delay_wins(queue, clock, delays, due):
+def test_earliest_delay_wins(queue, clock, delays, due):
     for delay in delays:
         queue.add("a", after_s=delay)
     assert queue.due_in_s() == due
@@ -65,7 +65,7 @@ def test_a_delay_that_ends_while_its_key_is_worked_on(queue, clock):
     assert queue.take() == "a"
 
 
-def test_delays_come_in_the_order_of_their_moments(queue, clock):
+def test_delayed_keys_come_in_the_order_they_are_due(queue, clock):
     for key, after_s in (("late", 9), ("soon", 1), ("never", 99), ("middle", 5)):
         queue.add(key, after_s=after_s)
     clock.now += 10
@@ -73,7 +73,7 @@ def test_delays_come_in_the_order_of_their_moments(queue, clock):
     assert queue.due_in_s() == 89
 
 
-def test_failures_back_off_until_a_success(clock):
+def test_back_off_until_a_success(clock):
     queue = WorkQueue(backoff=Backoff(1.0, 8.0), clock=clock)
     for failures, cap in ((1, 1.0), (2, 2.0), (3, 4.0), (4, 8.0), (5, 8.0)):
         delay_s = queue.fail("a")
@@ -88,7 +88,7 @@ def test_failures_back_off_until_a_success(clock):
     assert queue.fail("a") <= 1.0
 
 
-def test_an_event_overrules_the_back_off(queue):
+def test_add_overrules_the_back_off(queue):
     queue.fail("a")
     queue.add("a")
     assert queue.take() == "a"

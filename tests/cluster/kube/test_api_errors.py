@@ -65,13 +65,13 @@ FUTURE: Manifest = {"causes": [{"reason": "ResourceVersionTooLarge"}]}
         (status(302), Unavailable, False),
     ],
 )  # fmt: skip
-def test_every_answer_is_one_error(told, error, passes):
+def test_each_status_code_maps_to_one_error(told, error, passes):
     found = api_errors.of_status(told["code"], told, kind=kinds.POD)
     assert type(found) is error
     assert api_errors.passes(told["code"], found) is passes
 
 
-def test_the_message_is_the_servers():
+def test_error_message_is_the_servers():
     body = b'{"kind":"Status","code":403,"message":"pods is forbidden","reason":"Forbidden"}'
     assert str(api_errors.error(403, body, kind=kinds.POD)) == "pods is forbidden"
 
@@ -89,11 +89,11 @@ def test_the_message_is_the_servers():
         (b"\xff\xfe", "the server answered 503: \ufffd\ufffd"),
     ],
 )
-def test_a_body_that_is_no_status_is_quoted(body, message):
+def test_error_quotes_a_body_that_is_no_status(body, message):
     assert str(api_errors.error(503, body, kind=kinds.POD)) == message
 
 
-def test_a_path_that_is_not_served_names_the_kind():
+def test_kind_missing_names_the_kind():
     error = api_errors.error(404, b"404 page not found\n", kind=kinds.SCALED_OBJECT)
     assert type(error) is KindMissing
     assert str(error) == "the cluster does not serve scaledobjects.keda.sh"

@@ -76,7 +76,7 @@ class TestVerbs:
         assert seen.query == {"fieldManager": "hearth", "force": str(force).lower()}
         assert seen.body == deployment()
 
-    async def test_status_is_sent_alone(self, cluster, server):
+    async def test_patch_status_sends_the_status_alone(self, cluster, server):
         server.on("PATCH", f"{CHAT}/status", reply(body=deployment()))
         await cluster.patch_status(deployment(uid="u", labels={"a": "b"}), manager="hearth-status")
         [seen] = server.seen
@@ -119,7 +119,7 @@ class TestVerbs:
         ] * 2
 
     @pytest.mark.parametrize("answer", [refuse(404, "NotFound", name="chat"), refuse(404)])
-    async def test_what_is_absent_needs_no_deletion(self, cluster, server, answer):
+    async def test_delete_of_an_absent_object_succeeds(self, cluster, server, answer):
         server.on("DELETE", CHAT, answer)
         await cluster.delete(deployment())
         assert "preconditions" not in server.seen[0].body
@@ -144,7 +144,7 @@ class TestVerbs:
 
 
 class TestList:
-    async def test_pages_are_one_list(self, cluster, server):
+    async def test_list_joins_its_pages(self, cluster, server):
         server.on("GET", PODS, page("a", "b", more="m 1"), page("c", more="m/2=="), page("d"))
         listing = await cluster.list(kinds.POD, labels={"app": "chat", "tier": "gpu"})
         assert [item["metadata"]["name"] for item in listing.items] == ["a", "b", "c", "d"]
@@ -156,35 +156,35 @@ class TestList:
             {**selector, "continue": "m/2=="},
         ]
 
-    async def test_an_expired_page_begins_the_list_anew(self, cluster, server):
+    async def test_list_begins_anew_when_a_page_has_expired(self, cluster, server):
         server.on("GET", PODS, page("a", more="1"), refuse(410, "Expired"), page("b", version="12"))
         listing = await cluster.list(kinds.POD)
         assert [item["metadata"]["name"] for item in listing.items] == ["b"]
         assert listing.version == "12"
 
-    async def test_pages_that_always_expire_end_in_a_list_without_pages(self, cluster, server):
+    async def test_list_gives_up_paging_when_pages_always_expire(self, cluster, server):
         expiring = [page("a", more="1"), refuse(410)]
         server.on("GET", PODS, *expiring, *expiring, page("b", version="12"))
         assert (await cluster.list(kinds.POD)).version == "12"
         assert server.seen[-1].query == {}
 
-    async def test_a_page_that_fails_is_asked_for_again(self, cluster, server):
+    async def test_list_retries_a_page_that_fails(self, cluster, server):
         server.on("GET", PODS, page("a", more="1"), refuse(503), page("b"))
         listing = await cluster.list(kinds.POD)
         assert [item["metadata"]["name"] for item in listing.items] == ["a", "b"]
 
-    async def test_null_is_no_item(self, cluster, server):
+    async def test_list_of_null_is_empty(self, cluster, server):
         server.on("GET", PODS, reply(body={"metadata": {"resourceVersion": "3"}, "items": None}))
         listing = await cluster.list(kinds.POD)
         assert (listing.items, listing.version) == ([], "3")
 
-    async def test_items_bear_their_kind(self, cluster, server):
+    async def test_list_items_bear_their_kind(self, cluster, server):
         body = {"metadata": {"resourceVersion": "3"}, "items": [pod()]}
         server.on("GET", PODS, reply(body=body))
         [item] = (await cluster.list(kinds.POD)).items
         assert item == {"apiVersion": "v1", "kind": "Pod", **pod()}
 
-    async def test_a_kind_that_comes_and_goes(self, cluster, server):
+    async def test_kind_missing_until_its_crd_is_served(self, cluster, server):
         """KEDA's definitions are installed late, and taken away again."""
         path = "/apis/keda.sh/v1alpha1/scaledobjects"
         missing = reply(404, text="404 page not found")
@@ -198,7 +198,7 @@ class TestList:
 
 
 class TestWatch:
-    async def test_what_is_asked_for(self, cluster, server):
+    async def test_watch_request_parameters(self, cluster, server):
         server.on("GET", "/api/v1/namespaces/ai/pods", watch())
         stream = cluster.watch(kinds.POD, since="7", namespace="ai", labels={"app": "chat"})
         assert await told(stream) == ([], None)
@@ -210,7 +210,7 @@ class TestWatch:
             "labelSelector": "app=chat",
         }
 
-    async def test_changes_and_bookmarks_until_the_server_ends_it(self, cluster, server):
+    async def test_watch_yields_changes_and_bookmarks_until_its_end(self, cluster, server):
         server.on(
             "GET",
             PODS,
@@ -235,7 +235,7 @@ class TestWatch:
                 pass
         assert error.value.begun is begun
 
-    async def test_a_hundred_ends_are_a_hundred_requests(self, cluster, server):
+    async def test_watch_end_is_never_retried_here(self, cluster, server):
         """Nothing reconnects behind the caller's back: its back-off is the only one."""
         server.on("GET", PODS, always=watch())
         for _ in range(100):
@@ -251,7 +251,7 @@ class TestWatch:
             (status(429, "TooManyRequests", retryAfterSeconds=3), Unavailable),
         ],
     )
-    async def test_errors_inside_it(self, cluster, server, told_as, error):
+    async def test_watch_raises_an_error_event(self, cluster, server, told_as, error):
         server.on("GET", PODS, watch(("ADDED", pod(version="2")), ("ERROR", told_as), then=hang))
         found, ended = await told(cluster.watch(kinds.POD, since="1"))
         assert found == [("ADDED", "2")]
@@ -259,7 +259,7 @@ class TestWatch:
         await server.all_gone()
 
     @pytest.mark.parametrize("fault", [drop, reset])
-    async def test_broken_off_within_a_line(self, cluster, server, fault):
+    async def test_watch_broken_off_within_a_line(self, cluster, server, fault):
         async def half(wire):
             await wire.chunk(b'{"type":"ADDED","obj')
             await fault(wire)
@@ -270,7 +270,7 @@ class TestWatch:
         if fault is drop:  # a reset may overtake what was sent before it
             assert found == [("ADDED", "2")]
 
-    async def test_a_peer_that_is_silent_for_too_long_is_dead(self, connect, server):
+    async def test_watch_timeout_of_a_silent_peer(self, connect, server):
         cluster = await connect(silence_s=0.5)
         server.on("GET", PODS, watch(("ADDED", pod(version="2")), then=hang))
         found, ended = await told(cluster.watch(kinds.POD, since="1"))
@@ -280,37 +280,37 @@ class TestWatch:
         await server.all_gone()
 
     @pytest.mark.parametrize("answer", [hang, watch(then=hang)])
-    async def test_a_peer_that_accepts_and_says_nothing_is_dead(self, connect, server, answer):
+    async def test_watch_timeout_of_a_peer_that_only_accepts(self, connect, server, answer):
         cluster = await connect(silence_s=0.1)
         server.on("GET", PODS, answer)
         assert type((await told(cluster.watch(kinds.POD, since="1")))[1]) is Unavailable
 
     @pytest.mark.parametrize("size_bytes", [600 * 1024, 4 * 2**20 - 500])
-    async def test_lines_longer_than_the_library_reads(self, cluster, server, size_bytes):
+    async def test_watch_reads_long_lines(self, cluster, server, size_bytes):
         big = pod(version="2", annotations={"a": "x" * size_bytes})
         server.on("GET", PODS, watch(("ADDED", big), ("MODIFIED", pod(version="3"))))
         found, error = await told(cluster.watch(kinds.POD, since="1"))
         assert (found, error) == ([("ADDED", "2"), ("MODIFIED", "3")], None)
 
-    async def test_a_line_beyond_all_measure_is_left_to_a_list(self, cluster, server):
+    async def test_watch_expires_at_a_line_beyond_the_limit(self, cluster, server):
         big = pod(version="2", annotations={"a": "x" * 5 * 2**20})
         server.on("GET", PODS, watch(("ADDED", big), then=hang))
         assert type((await told(cluster.watch(kinds.POD, since="1")))[1]) is Expired
 
     @pytest.mark.parametrize("text", ["<html>\nbusy\n</html>\n", "too many requests\n", "null\n"])
-    async def test_text_is_no_change(self, cluster, server, text):
+    async def test_watch_rejects_text_that_is_no_change(self, cluster, server, text):
         server.on("GET", PODS, reply(200, text=text))
         found, error = await told(cluster.watch(kinds.POD, since="1"))
         assert found == []
         assert type(error) is Unavailable
 
-    async def test_repeated_changes_are_told_as_they_come(self, cluster, server):
+    async def test_watch_passes_repeated_changes_on(self, cluster, server):
         twice = [("ADDED", pod(version="5")), ("ADDED", pod(version="5"))]
         server.on("GET", PODS, watch(*twice, ("MODIFIED", pod(version="4"))))
         found, _ = await told(cluster.watch(kinds.POD, since="1"))
         assert found == [("ADDED", "5"), ("ADDED", "5"), ("MODIFIED", "4")]
 
-    async def test_two_lines_in_one_chunk_and_one_in_two(self, cluster, server):
+    async def test_watch_lines_and_chunks_are_independent(self, cluster, server):
         lines = b"".join(
             json.dumps({"type": "ADDED", "object": pod(version=str(n))}).encode() + b"\n"
             for n in range(3)
@@ -326,7 +326,7 @@ class TestWatch:
         found, _ = await told(cluster.watch(kinds.POD, since="1"))
         assert [version for _, version in found] == ["0", "1", "2"]
 
-    async def test_a_watch_that_nobody_reads_any_more_is_closed(self, cluster, server):
+    async def test_watch_connection_closes_with_its_reader(self, cluster, server):
         server.on("GET", PODS, watch(("ADDED", pod(version="2")), then=hang))
         async with aclosing(cluster.watch(kinds.POD, since="1")) as stream:
             await anext(stream)
@@ -334,7 +334,7 @@ class TestWatch:
 
 
 class TestUnderAnInformer:
-    async def test_nothing_that_happened_in_a_gap_is_missed(self, cluster, server):
+    async def test_watch_resumes_without_a_gap(self, cluster, server):
         """Progress by bookmarks alone, a reset, a lost history; an object that went meanwhile,
         and one that was made anew under its name."""
 
@@ -447,7 +447,7 @@ class TestRealServer:
         with pytest.raises(Expired):
             await anext(real.watch(kinds.CONFIG_MAP, since=listing.version, namespace="pages"))
 
-    async def test_without_rights_or_name(self, apiserver):
+    async def test_requests_without_rights_or_identity(self, apiserver):
         nobody = apiserver.kubeconfig(envtest.NOBODY)
         async with await kube.connect(kubeconfig=nobody) as cluster:
             with pytest.raises(Forbidden, match="cannot list resource"):

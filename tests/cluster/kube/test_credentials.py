@@ -55,7 +55,7 @@ class TestServiceAccount:
         assert tokens(server) == ["Bearer first", "Bearer first", "Bearer third", "Bearer fourth"]
 
     @pytest.mark.parametrize("content", [None, "", "two words", "\xff\xfe"])
-    async def test_a_file_that_is_bad_for_a_moment_leaves_the_last_token(
+    async def test_last_token_is_kept_while_its_file_is_bad(
         self, account, connect, server, tmp_path, clock, content
     ):
         cluster = await connect(account(server.url))
@@ -69,7 +69,7 @@ class TestServiceAccount:
         await cluster.list(kinds.POD)
         assert tokens(server) == ["Bearer first", "Bearer second"]
 
-    async def test_a_refusal_reads_it_at_once_and_tries_once_more(
+    async def test_a_401_reads_the_token_at_once_and_retries_once(
         self, account, connect, server, tmp_path, pauses
     ):
         cluster = await connect(account(server.url))
@@ -79,7 +79,7 @@ class TestServiceAccount:
         assert tokens(server) == ["Bearer first", "Bearer second"]
         assert pauses == []
 
-    async def test_two_refusals_are_told(self, account, connect, server):
+    async def test_a_second_401_is_raised(self, account, connect, server):
         cluster = await connect(account(server.url))
         server.on("GET", PODS, always=refuse(401, "Unauthorized", "Unauthorized"))
         with pytest.raises(Unavailable, match="the cluster refuses our credentials: Unauth"):
@@ -89,7 +89,7 @@ class TestServiceAccount:
             await anext(cluster.watch(kinds.POD, since="1"))
         assert len(server.seen) == 4
 
-    async def test_a_refused_watch_begins_with_the_new_token(
+    async def test_a_watch_with_401_begins_with_the_new_token(
         self, account, connect, server, tmp_path
     ):
         cluster = await connect(account(server.url))
@@ -100,17 +100,17 @@ class TestServiceAccount:
         assert tokens(server) == ["Bearer first", "Bearer second"]
 
     @pytest.mark.parametrize("lacking", ["token", "ca.crt"])
-    def test_a_file_that_never_was_is_named(self, account, tmp_path, lacking):
+    def test_a_missing_token_file_is_named(self, account, tmp_path, lacking):
         (tmp_path / lacking).unlink()
         with pytest.raises(Unconfigured, match=r"service account cannot be used: .* not exist"):
             account()
 
-    async def test_a_certificate_that_is_none(self, account, connect, tmp_path):
+    async def test_a_ca_file_without_certificate(self, account, connect, tmp_path):
         (tmp_path / "ca.crt").write_text("none")
         with pytest.raises(Unconfigured, match="certificates cannot be used"):
             await connect(account())
 
-    async def test_a_rotated_authority_is_read_without_a_restart(
+    async def test_a_rotated_ca_is_read_without_a_restart(
         self, account, connect, certificate, tmp_path
     ):
         async with scripted.serve(tls=certificate("b").server_context()) as server:
@@ -171,17 +171,17 @@ class TestKubeconfig:
             ),
         ],
     )
-    async def test_one_that_cannot_be_used_says_why(self, tmp_path, text, why):
+    async def test_an_unusable_kubeconfig_names_its_error(self, tmp_path, text, why):
         path = tmp_path / "config"
         path.write_text(text)
         with pytest.raises(Unconfigured, match=f"(?is){why}"):
             await credentials.load(kubeconfig=str(path))
 
-    async def test_one_that_is_not_there(self, tmp_path):
+    async def test_a_missing_kubeconfig(self, tmp_path):
         with pytest.raises(Unconfigured, match=r"there is no kubeconfig at .*nowhere"):
             await credentials.load(environ={"KUBECONFIG": str(tmp_path / "nowhere")})
 
-    async def test_a_name_wins_over_the_variable_and_that_over_the_pods_account(
+    async def test_precedence_of_kubeconfig_variable_and_service_account(
         self, kubeconfig, tmp_path
     ):
         path = kubeconfig("http://h", token="t")
@@ -203,7 +203,7 @@ class TestKubeconfig:
         await cluster.list(kinds.POD)
         assert tokens(server) == ["Bearer filed"]
 
-    async def test_a_refusal_reads_the_file_again(self, kubeconfig, connect, server):
+    async def test_a_401_reads_the_kubeconfig_again(self, kubeconfig, connect, server):
         known = Kubeconfig(kubeconfig(server.url, token="old"))
         await known.load()
         cluster = await connect(known)
@@ -216,12 +216,12 @@ class TestKubeconfig:
             tasks.cancel_scope.cancel()
         assert tokens(server) == ["Bearer old", "Bearer new"]
 
-    async def test_without_its_task_a_refusal_is_told_at_once(self, cluster, server):
+    async def test_without_the_renewal_task_a_401_is_raised_at_once(self, cluster, server):
         server.on("GET", PODS, refuse(401))
         with pytest.raises(Unavailable, match="refuses our credentials"):
             await cluster.list(kinds.POD)
 
-    async def test_a_plugin_runs_again_when_refused(self, kubeconfig, connect, server, tmp_path):
+    async def test_exec_plugin_runs_again_after_a_401(self, kubeconfig, connect, server, tmp_path):
         user = plugin(tmp_path, {"token": "one"}, {"token": "two"})
         known = Kubeconfig(kubeconfig(server.url, **user))
         await known.load()
@@ -236,7 +236,7 @@ class TestKubeconfig:
         assert tokens(server) == ["Bearer one", *["Bearer two"] * 3]
         assert len(list(tmp_path.glob("ran-*"))) == 2
 
-    async def test_a_plugin_runs_again_before_its_token_ends(self, kubeconfig, tmp_path):
+    async def test_exec_plugin_runs_again_before_its_token_expires(self, kubeconfig, tmp_path):
         past = (datetime.now(UTC) - timedelta(minutes=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
         later = (datetime.now(UTC) + timedelta(hours=1)).strftime("%Y-%m-%dT%H:%M:%SZ")
         user = plugin(
@@ -254,9 +254,7 @@ class TestKubeconfig:
             tasks.cancel_scope.cancel()
         assert known.configuration.api_key["BearerToken"] == "Bearer two"
 
-    async def test_a_plugin_that_fails_later_leaves_the_last_token(
-        self, kubeconfig, tmp_path, caplog
-    ):
+    async def test_last_token_is_kept_when_an_exec_plugin_fails(self, kubeconfig, tmp_path, caplog):
         known = Kubeconfig(kubeconfig("https://h", **plugin(tmp_path, {"token": "one"})))
         known.configuration.ssl_ca_cert = None
         await known.load()
@@ -268,11 +266,11 @@ class TestKubeconfig:
         assert known.configuration.api_key["BearerToken"] == "Bearer one"
         assert "kubeconfig was not read" in caplog.text
 
-    async def test_a_plugin_that_fails_at_first_is_told(self, kubeconfig, tmp_path):
+    async def test_an_exec_plugin_that_fails_at_first_is_an_error(self, kubeconfig, tmp_path):
         with pytest.raises(Unconfigured, match="exec plugin, the log says how that failed"):
             await credentials.load(kubeconfig=kubeconfig("https://h", **plugin(tmp_path)))
 
-    async def test_a_plugins_new_certificate_is_used(
+    async def test_an_exec_plugins_new_certificate_is_used(
         self, kubeconfig, connect, certificate, tmp_path
     ):
         def pair(name):

@@ -62,7 +62,7 @@ def test_field_case_92_whom_no_proxy_excepts(no_proxy, url, direct):
         ),
     ],
 )
-def test_how_a_proxy_is_written(value, url, headers):
+def test_proxy_url_forms(value, url, headers):
     found = proxies.find("https://api", {"https_proxy": value})
     assert (found.url, found.headers) == (url, headers)
     assert "Basic" not in repr(found)

@@ -24,7 +24,7 @@ def failure(*, passing=True, refused=False, retry_after_s=None):
         (failure(), True, 0.1, None),
     ],
 )
-def test_whether_and_when(failed, repeatable, left_s, pause_s):
+def test_retry_pause_or_none(failed, repeatable, left_s, pause_s):
     found = retry.pause_s(failed, tries=1, repeatable=repeatable, left_s=left_s, spread=0.5)
     assert found == pytest.approx(pause_s)
 
@@ -33,6 +33,6 @@ def test_whether_and_when(failed, repeatable, left_s, pause_s):
     ("tries", "spread", "pause_s"),
     [(1, 0.0, 0.0), (1, 1.0, 0.4), (2, 1.0, 0.8), (3, 1.0, 1.6), (9, 1.0, 5.0), (10**6, 1.0, 5.0)],
 )
-def test_pauses_double_to_a_cap_and_are_spread_over_their_whole_length(tries, spread, pause_s):
+def test_retry_pauses_double_to_a_cap_with_full_jitter(tries, spread, pause_s):
     found = retry.pause_s(failure(), tries=tries, repeatable=True, left_s=99, spread=spread)
     assert found == pytest.approx(pause_s)

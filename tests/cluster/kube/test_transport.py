@@ -68,7 +68,7 @@ ONCE = ("create", "update")
     [drop, reset, refuse(503), refuse(502), refuse(504), refuse(500, message="etcd timed out"),
      reply(503, text="<html>busy</html>"), reply(200, text="<html>log in</html>")],
 )  # fmt: skip
-async def test_what_may_be_repeated_is_until_it_succeeds(cluster, server, pauses, verb, fault):
+async def test_retry_of_repeatable_requests_until_success(cluster, server, pauses, verb, fault):
     method, path, call = VERBS[verb]
     server.on(method, path, refuse(429), fault, reply(body={"metadata": {}}))
     await call(cluster)
@@ -79,7 +79,7 @@ async def test_what_may_be_repeated_is_until_it_succeeds(cluster, server, pauses
 
 @pytest.mark.parametrize("verb", ONCE)
 @pytest.mark.parametrize("fault", [refuse(503), refuse(500, message="etcd timed out"), hang])
-async def test_what_may_not_is_left_to_the_caller(connect, server, verb, fault):
+async def test_no_retry_of_requests_that_must_not_repeat(connect, server, verb, fault):
     method, path, call = VERBS[verb]
     cluster = await connect(**({"try_s": 1.0} if fault is hang else {}))
     server.on(method, path, fault)
@@ -91,7 +91,7 @@ async def test_what_may_not_is_left_to_the_caller(connect, server, verb, fault):
 
 
 @pytest.mark.parametrize("verb", [*REPEATABLE, *ONCE])
-async def test_what_was_turned_away_at_the_door_is_always_repeated(cluster, server, pauses, verb):
+async def test_retry_of_any_request_after_a_429(cluster, server, pauses, verb):
     method, path, call = VERBS[verb]
     server.on(method, path, reply(429, Retry_After="1"), reply(body={"metadata": {}}))
     await call(cluster)
@@ -100,7 +100,7 @@ async def test_what_was_turned_away_at_the_door_is_always_repeated(cluster, serv
 
 
 @pytest.mark.parametrize("verb", [*REPEATABLE, *ONCE])
-async def test_where_nobody_listens_every_verb_is_repeated(connect, server, pauses, verb):
+async def test_retry_of_any_request_after_connection_refused(connect, server, pauses, verb):
     _, _, call = VERBS[verb]
     cluster = await connect(call_s=2.4)  # a pause of 2.5 s is too long
     cluster._credentials.configuration.host = "http://127.0.0.1:1"
@@ -122,7 +122,7 @@ async def test_where_nobody_listens_every_verb_is_repeated(connect, server, paus
     ],
 )
 @pytest.mark.parametrize("verb", ["apply", "create", "update", "get"])
-async def test_a_refusal_is_final(cluster, server, pauses, verb, code, reason, error):
+async def test_no_retry_of_a_client_error(cluster, server, pauses, verb, code, reason, error):
     method, path, call = VERBS[verb]
     server.on(method, path, reply(code, {"code": code, "reason": reason}, Retry_After="1"))
     with pytest.raises(error):
@@ -131,9 +131,7 @@ async def test_a_refusal_is_final(cluster, server, pauses, verb, code, reason, e
     assert pauses == []
 
 
-async def test_an_undeclared_field_is_final_though_the_server_calls_it_its_own_fault(
-    cluster, server
-):
+async def test_no_retry_of_a_500_about_an_undeclared_field(cluster, server):
     message = "failed to create typed patch object: .spec.foo: field not declared in schema"
     server.on("PATCH", CHAT, refuse(500, message=message))
     with pytest.raises(Invalid, match="field not declared"):
@@ -141,7 +139,7 @@ async def test_an_undeclared_field_is_final_though_the_server_calls_it_its_own_f
     assert len(server.seen) == 1
 
 
-async def test_a_patch_that_was_applied_unheard_is_sent_again(cluster, server):
+async def test_retry_of_a_patch_whose_response_was_lost(cluster, server):
     """A kept connection that dies takes the answer with it; apply says the same once more."""
     server.on("PATCH", CHAT, reply(body=deployment()), drop, reply(body=deployment()))
     for _ in range(2):
@@ -154,7 +152,7 @@ async def test_a_patch_that_was_applied_unheard_is_sent_again(cluster, server):
     [refuse(429, retryAfterSeconds=60), refuse(503, retryAfterSeconds=60),
      reply(429, Retry_After="60")],
 )  # fmt: skip
-async def test_a_pause_beyond_the_deadline_is_the_callers(cluster, server, pauses, fault):
+async def test_no_retry_beyond_the_deadline(cluster, server, pauses, fault):
     server.on("PATCH", CHAT, fault)
     with pytest.raises(Unavailable) as caught:
         await cluster.apply(deployment(), manager="hearth")
@@ -163,7 +161,7 @@ async def test_a_pause_beyond_the_deadline_is_the_callers(cluster, server, pause
     assert pauses == []
 
 
-async def test_a_server_that_hangs_is_left_at_the_deadline(connect, server):
+async def test_timeout_of_a_call_to_a_server_that_hangs(connect, server):
     cluster = await connect(call_s=0.1)
     server.on("GET", CHAT, always=hang)
     with pytest.raises(Unavailable, match=r"no answer to GET .*/chat within 0.1s"):
@@ -171,20 +169,20 @@ async def test_a_server_that_hangs_is_left_at_the_deadline(connect, server):
     await server.all_gone()
 
 
-async def test_at_the_deadline_the_last_word_of_the_server_counts(connect, server):
+async def test_timeout_raises_the_servers_last_error(connect, server):
     cluster = await connect(call_s=1.0)
     server.on("GET", CHAT, refuse(503, message="starting up"), always=hang)
     with pytest.raises(Unavailable, match="starting up"):
         await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
 
 
-async def test_a_try_that_hangs_is_followed_by_another(connect, server):
+async def test_retry_after_a_try_that_hangs(connect, server):
     cluster = await connect(try_s=0.05)
     server.on("GET", CHAT, hang, always=reply(body=deployment()))
     assert await cluster.get(kinds.DEPLOYMENT, "ai", "chat") == deployment()
 
 
-async def test_cancelled_in_a_patch_it_leaves_nothing_behind(cluster, server):
+async def test_cancelled_patch_leaves_no_connection(cluster, server):
     server.on("PATCH", CHAT, hang)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(lambda: cluster.apply(deployment(), manager="hearth"))
@@ -193,7 +191,7 @@ async def test_cancelled_in_a_patch_it_leaves_nothing_behind(cluster, server):
     await server.all_gone()
 
 
-async def test_every_request_says_who_we_are(cluster, server):
+async def test_user_agent_of_every_request(cluster, server):
     server.on("GET", CHAT, reply(body=deployment()))
     await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
     [seen] = server.seen
@@ -210,7 +208,7 @@ async def test_warnings_of_the_api_are_logged_once(cluster, server, caplog):
     assert [record.warning for record in caplog.records] == ["spec.foo is deprecated"]
 
 
-async def test_watches_take_no_connection_from_calls(connect, server):
+async def test_watch_and_call_connection_pools_are_apart(connect, server):
     cluster = await connect(connections=1)
     server.on("GET", PODS, always=watch(("ADDED", {"metadata": {"name": "p"}}), then=hang))
     server.on("PATCH", CHAT, reply(body=deployment()))
@@ -224,7 +222,7 @@ async def test_watches_take_no_connection_from_calls(connect, server):
     await server.requests(4)
 
 
-async def test_calls_share_one_connection(connect, server):
+async def test_calls_reuse_one_connection(connect, server):
     cluster = await connect(connections=1)
     server.on("GET", CHAT, always=reply(body=deployment()))
     async with anyio.create_task_group() as tasks:
@@ -248,7 +246,7 @@ async def test_calls_share_one_connection(connect, server):
         (reset, Unavailable),
     ],
 )
-async def test_a_watch_that_cannot_begin_says_why_at_once(cluster, server, answer, error):
+async def test_a_watch_that_cannot_begin_raises_at_once(cluster, server, answer, error):
     """The informer backs off, which knows what to watch from; so nothing is repeated here."""
     server.on("GET", PODS, answer, answer)
     with pytest.raises(error) as caught:
@@ -258,7 +256,7 @@ async def test_a_watch_that_cannot_begin_says_why_at_once(cluster, server, answe
         assert caught.value.retry_after_s == 5
 
 
-async def test_a_watch_where_nobody_listens(connect):
+async def test_a_watch_with_connection_refused(connect):
     cluster = await connect()
     cluster._credentials.configuration.host = "http://127.0.0.1:1"
     with pytest.raises(Unavailable, match=r"Cannot connect|Connect call failed"):
@@ -278,7 +276,7 @@ async def test_a_watch_of_a_name_that_is_not_found(connect, monkeypatch):
         await anext(cluster.watch(kinds.POD, since="1"))
 
 
-async def test_a_netrc_says_nothing_about_the_cluster(connect, server, tmp_path, monkeypatch):
+async def test_netrc_is_ignored(connect, server, tmp_path, monkeypatch):
     netrc = tmp_path / "netrc"
     netrc.write_text("default login nobody password nothing\n")
     monkeypatch.setenv("NETRC", str(netrc))

@@ -36,7 +36,7 @@ def test_a_line_of_four_mebibytes_passes_in_small_chunks():
     assert splitter.feed(b"next\n") == [b"next"]
 
 
-def test_a_longer_line_is_left_to_a_list():
+def test_a_line_beyond_the_limit_has_expired():
     splitter = watch_stream.LineSplitter(longest_bytes=10)
     assert splitter.feed(b"1234567890\n") == [b"1234567890"]
     with pytest.raises(Expired, match="longer than 10 bytes"):
@@ -44,7 +44,7 @@ def test_a_longer_line_is_left_to_a_list():
 
 
 @pytest.mark.parametrize("type", ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"])
-def test_a_change(type):
+def test_a_line_is_a_change(type):
     body = {"metadata": {"name": "p", "resourceVersion": "7"}}
     kept = {
         "apiVersion": "v1",
@@ -71,7 +71,7 @@ def test_a_change(type):
         (b"\xff", Unavailable),
     ],
 )
-def test_what_is_no_change_is_an_error(text, error):
+def test_a_line_that_is_no_change_is_an_error(text, error):
     with pytest.raises(error) as caught:
         watch_stream.change(text, kind=kinds.POD)
     assert type(caught.value) is error

@@ -58,13 +58,13 @@ def test_quantities_of_a_claim_and_of_volumes():
         ("registry:5000/engine:1", "IfNotPresent"),
     ],
 )
-def test_when_images_are_pulled(image, policy):
+def test_default_image_pull_policy(image, policy):
     pod = {"spec": {"containers": [{"name": "a", "image": image}]}}
     defaults.fill(kinds.POD, pod)
     assert pod["spec"]["containers"][0]["imagePullPolicy"] == policy
 
 
-def test_volumes():
+def test_defaults_of_volumes():
     volumes = [{"name": "h", "hostPath": {"path": "/x"}}, {"name": "s", "secret": {}}]
     deployment = {"spec": {"template": {"spec": {"volumes": volumes}}}}
     defaults.fill(kinds.DEPLOYMENT, deployment)
@@ -99,7 +99,7 @@ def deployment(*, labels=None, replicas=1):
          "OnFailure or Never"),
     ],
 )  # fmt: skip
-def test_what_is_refused(kind, manifest, said):
+def test_invalid_manifests(kind, manifest, said):
     with pytest.raises(Invalid, match=said):
         defaults.check(kind, None, manifest)
 

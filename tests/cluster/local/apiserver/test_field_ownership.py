@@ -19,7 +19,7 @@ def owned(managed):
     return {str(o): sorted(".".join(s[2:] for s in p) for p in f) for o, f in managed.items()}
 
 
-def test_a_named_field_goes_with_its_last_part_and_with_what_nobody_owns_inside():
+def test_apply_removes_a_field_with_its_last_owned_part():
     live, managed = apply(LIVE, {}, {"spec": {"strategy": {"type": "Recreate"}}}, ONE)
     live["spec"]["strategy"]["default"] = "unowned"
     live, managed = apply(live, managed, {"spec": {"replicas": 1}}, ONE)
@@ -27,7 +27,7 @@ def test_a_named_field_goes_with_its_last_part_and_with_what_nobody_owns_inside(
     assert owned(managed) == {'"one"': ["spec.replicas"]}
 
 
-def test_what_stood_in_a_removed_item_is_nobodys():
+def test_apply_releases_fields_inside_a_removed_item():
     item = {"name": "a", "image": "b"}
     live, managed = apply(LIVE, {}, {"containers": [item]}, ONE)
     live = {**live, "containers": [{**item, "args": ["x"]}]}
@@ -41,7 +41,7 @@ def test_what_stood_in_a_removed_item_is_nobodys():
     assert list(managed) == [ONE]
 
 
-def test_all_conflicts_are_named():
+def test_apply_conflict_names_every_field():
     live, managed = apply(LIVE, {}, {"spec": {"replicas": 1, "paused": True}}, ONE)
     wanted = {"spec": {"replicas": 2, "paused": False}}
     with pytest.raises(Conflict) as raised:
@@ -52,7 +52,7 @@ def test_all_conflicts_are_named():
     )
 
 
-def test_an_entry_keeps_its_time_while_its_fields_stay():
+def test_managed_fields_entry_keeps_its_time():
     _, managed = apply(LIVE, {}, {"spec": {"replicas": 1}}, ONE)
     kind = kinds.DEPLOYMENT
     first = field_ownership.written(managed, kind, before=None, now="t1")
@@ -64,7 +64,7 @@ def test_an_entry_keeps_its_time_while_its_fields_stay():
     assert second[0] is first[0]
 
 
-def test_scale_books_only_what_somebody_owned():
+def test_scale_takes_only_owned_replicas():
     scaler = Owner("keda", "Update", "scale")
     assert field_ownership.scale({}, 3, owner=scaler) == {}
     managed = {ONE: frozenset({field_ownership.REPLICAS})}

@@ -29,11 +29,11 @@ def paths(value):
         ({"env": []}, set()),
     ],
 )  # fmt: skip
-def test_what_a_value_holds(value, found):
+def test_fields_of_a_value(value, found):
     assert paths(value) == found
 
 
-def test_an_item_that_is_there_twice_is_refused():
+def test_duplicate_list_item_is_invalid():
     with pytest.raises(Invalid, match='env: name="A" is there twice'):
         field_sets.of({"env": [{"name": "A"}, {"name": "A"}]}, RULES)
 
@@ -59,7 +59,7 @@ def env(*names):
         (env("A"), {"env": [{"name": "A", "value": "x"}]}, {'.env[name="A"].value'}, set()),
     ],
 )  # fmt: skip
-def test_what_differs(old, new, changed, removed):
+def test_differ(old, new, changed, removed):
     found = field_sets.differ(old, new, RULES)
     assert tuple({field_sets.format_path(path) for path in part} for part in found) == (
         changed,
@@ -81,19 +81,19 @@ def test_what_differs(old, new, changed, removed):
         ("XAYB", "AB", "XAYB"),
     ],
 )
-def test_merged_items_keep_the_appliers_order(live, applied, order):
+def test_merge_keeps_the_appliers_order(live, applied, order):
     merged = field_sets.merge(env(*live), env(*applied), RULES)
     assert "".join(item["name"] for item in merged["env"]) == order
 
 
-def test_merging_changes_neither_side():
+def test_merge_changes_neither_side():
     live, applied = {"a": {"b": 1}, "args": ["x"]}, {"a": {"c": 2}, "args": ["y"]}
     assert field_sets.merge(live, applied, RULES) == {"a": {"b": 1, "c": 2}, "args": ["y"]}
     assert (live, applied) == ({"a": {"b": 1}, "args": ["x"]}, {"a": {"c": 2}, "args": ["y"]})
     assert field_sets.merge({"a": 1}, {"a": {"b": 1}}, RULES) == {"a": {"b": 1}}
 
 
-def test_removal_takes_what_is_below_along():
+def test_without_removes_fields_below_too():
     value = {"a": {"b": 1, "c": 2}, **env("A", "B"), "finalizers": ["x", "y"]}
     gone = [
         ("f:a", "f:b"),
@@ -111,7 +111,7 @@ def test_removal_takes_what_is_below_along():
     assert field_sets.without({"args": ["a"]}, [("f:args", "k:x")], RULES) == {"args": ["a"]}
 
 
-def test_a_part_keeps_the_named_fields_around_it():
+def test_with_parents_adds_named_fields():
     item = ("f:spec", "f:env", 'k:{"name":"A"}', "f:value")
     assert field_sets.with_parents([item]) == {
         ("f:spec",),
@@ -120,7 +120,7 @@ def test_a_part_keeps_the_named_fields_around_it():
     }
 
 
-def test_trees_are_read_back():
+def test_fields_v1_round_trip():
     found = field_sets.of({"a": {"b": 1}, **env("A"), "empty": {}}, RULES)
     tree = field_sets.to_tree(found)
     assert tree == {

@@ -11,7 +11,7 @@ def manifest(uid, *owners):
     return {"metadata": {"uid": uid, "ownerReferences": [{"uid": owner} for owner in owners]}}
 
 
-def test_a_reference_that_was_dropped_binds_no_more():
+def test_a_dropped_owner_reference_binds_no_more():
     owners = OwnerGraph()
     owners.put(ref("o"), None, manifest("o"))
     owners.put(ref("c"), None, manifest("c", "o"))
@@ -33,7 +33,7 @@ def test_owners_are_looked_for_in_ones_own_namespace_and_above_all():
     assert not owners.orphan("ai", manifest("c"))
 
 
-def test_nothing_is_kept_of_what_is_gone():
+def test_owner_graph_keeps_nothing_of_deleted_objects():
     owners = OwnerGraph()
     owners.put(ref("o"), None, manifest("o"))
     owners.put(ref("c"), None, manifest("c", "o", "p"))

@@ -28,14 +28,14 @@ def selects(manifest):
         (OUT, None, []),
     ],
 )
-def test_a_selection_sees_objects_come_and_go(before, after, seen):
+def test_selector_turns_label_changes_into_added_and_deleted(before, after, seen):
     history = History(limit=4)
     history.add(record(7, before, after))
     assert [change.type for change in history.since(6, selects=selects)] == seen
     assert list(history.since(7, selects=selects)) == []
 
 
-def test_what_is_forgotten_has_expired():
+def test_a_version_before_the_history_has_expired():
     history = History(limit=2)
     for version in (3, 5, 9):
         history.add(record(version, None, IN))

@@ -23,7 +23,7 @@ from hearth.cluster.local.apiserver import merge_schema
         *((kind, "finalizers", merge_schema.SET) for kind in kinds.ALL),
     ],
 )
-def test_lists(kind, field, keys):
+def test_merge_keys_of_lists(kind, field, keys):
     assert merge_schema.of(kind).keys(field) == keys
 
 
@@ -36,7 +36,7 @@ def test_lists(kind, field, keys):
         (kinds.llm_service(groups.HEARTH), "selector", False),
     ],
 )
-def test_maps(kind, field, atomic):
+def test_atomic_maps(kind, field, atomic):
     assert merge_schema.of(kind).atomic(field) is atomic
 
 
@@ -55,7 +55,7 @@ def test_item_keys(item, keys, found):
     assert merge_schema.item_key(item, keys) == found
 
 
-def test_who_has_a_status_and_a_generation():
+def test_kinds_with_status_and_generation():
     assert {k.kind for k in kinds.ALL if not merge_schema.has_status(k)} == {
         "Secret",
         "ConfigMap",

@@ -90,25 +90,25 @@ class TestPods:
             "DELETED",
         ]
 
-    def test_a_shorter_grace_shortens_it(self, store):
+    def test_delete_with_a_shorter_grace_period(self, store):
         made = started(store, store.create(pod(), manager="m"), phase="Running")
         store.delete(made)
         store.delete(made, grace_s=5)
         assert store.get(kinds.POD, "ai", "p")["metadata"]["deletionGracePeriodSeconds"] == 5
 
     @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
-    def test_a_pod_that_ended_goes_at_once(self, store, phase):
+    def test_delete_of_an_ended_pod_is_immediate(self, store, phase):
         store.delete(started(store, store.create(pod(), manager="m"), phase=phase))
         with pytest.raises(NotFound):
             store.get(kinds.POD, "ai", "p")
 
-    def test_only_the_pod_that_is_meant(self, store):
+    def test_delete_checks_the_uid(self, store):
         store.create(pod(), manager="m")
         with pytest.raises(Conflict, match="another object now"):
             store.delete(pod(uid="other"), grace_s=0)
         store.delete(pod("nobody", uid="other"), grace_s=0)
 
-    def test_owned_pods_end_gracefully(self, store):
+    def test_garbage_collected_pods_end_gracefully(self, store):
         owner = store.create({**pod("owner"), "kind": "ConfigMap", "spec": {}}, manager="m")
         reference = {"apiVersion": "v1", "kind": "ConfigMap", "name": "owner"}
         reference["uid"] = owner["metadata"]["uid"]
@@ -119,7 +119,7 @@ class TestPods:
 
 
 class TestOwners:
-    def test_what_two_owners_that_go_together_own_goes_once(self, store):
+    def test_garbage_collection_of_an_object_whose_owners_go_together(self, store):
         first = secret(store, "a")
         second = secret(store, "b", first)
         secret(store, "c", first, second)
@@ -152,7 +152,7 @@ class TestOwners:
 
 
 class TestCustomResources:
-    def test_a_validators_word_is_final(self, make):
+    def test_validator_error_is_invalid(self, make):
         def validate(manifest):
             if "image" not in manifest["spec"]:
                 raise ValueError("spec.image: is required")
@@ -182,14 +182,14 @@ class TestCustomResources:
 
 
 class TestTheRest:
-    def test_without_a_namespace_it_is_default(self, store):
+    def test_default_namespace(self, store):
         manifest = pod()
         del manifest["metadata"]["namespace"]
         made = store.create(manifest, manager="m")
         assert made["metadata"]["namespace"] == "default"
         assert store.get(kinds.POD, "", "p") == made
 
-    def test_unknown_kinds_and_no_names(self, store):
+    def test_unknown_kind_or_missing_name(self, store):
         with pytest.raises(KindMissing, match="v1 Banana"):
             store.apply({**pod(), "kind": "Banana"}, manager="m")
         stranger = type(kinds.POD)("fruit.dev", "v1", "Banana", "bananas")
@@ -201,7 +201,7 @@ class TestTheRest:
         with pytest.raises(Invalid, match="managedFields"):
             store.apply(pod(managedFields=[]), manager="m")
 
-    def test_no_status_no_status_write(self, store):
+    def test_patch_status_of_a_kind_without_status(self, store):
         config = {**pod("c"), "kind": "ConfigMap", "spec": {}}
         store.create(config, manager="m")
         with pytest.raises(NotFound, match="configmaps have no status"):
@@ -224,11 +224,11 @@ class TestTheRest:
         assert store.scale(key, replicas=1, manager="m") is before
 
     @pytest.mark.parametrize("version", ["", "soon", "99"])
-    def test_a_version_of_another_life_has_expired(self, store, version):
+    def test_watch_version_of_another_store_has_expired(self, store, version):
         with pytest.raises(Expired):
             store.changes(kinds.POD, since=version)
 
-    def test_what_came_in_may_be_changed_by_its_owner(self, store):
+    def test_stored_objects_are_copies(self, store):
         manifest = pod(labels={"a": "b"})
         store.create(manifest, manager="m")
         manifest["metadata"]["labels"]["a"] = "changed"
@@ -242,7 +242,7 @@ class TestTheRest:
         second = started(store, first, phase="Running")
         assert second["spec"] is first["spec"]
 
-    def test_every_write_wakes_its_kind_and_a_write_of_nothing_new_does_not(self, store, woken):
+    def test_writes_wake_watches_unless_nothing_changed(self, store, woken):
         store.apply(pod(), manager="m")
         store.apply(pod(), manager="m")
         store.delete(pod())

@@ -136,7 +136,7 @@ async def test_a_deployment_is_scaled_rolled_and_deleted():
                     await anext(stream)
 
 
-async def test_a_pod_that_somebody_deletes_comes_again():
+async def test_a_deleted_pod_is_replaced():
     async with machine() as m:
         await m.cluster.apply(deployment(), manager="hearth")
         await m.until(kinds.DEPLOYMENT, "chat", ready(1, generation=1))

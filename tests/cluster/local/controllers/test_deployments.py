@@ -49,7 +49,7 @@ READY = {"ready": 30}
         (1, [*[old(n, **READY) for n in "abc"], new("d")], 0, ["a", "b"]),
     ],
 )
-def test_rolling(wanted, pods, created, deleted):
+def test_rolling_update(wanted, pods, created, deleted):
     decision = decide(deployment(wanted), *pods)
     assert len(decision.create) == created
     assert names(decision.delete) == deleted
@@ -71,11 +71,11 @@ def test_rolling(wanted, pods, created, deleted):
         ({}, 0, (0, 1)),
     ],
 )
-def test_bounds(rolling, wanted, bounds):
+def test_max_surge_and_max_unavailable(rolling, wanted, bounds):
     assert deployments.bounds({"rollingUpdate": rolling}, wanted) == bounds
 
 
-def test_without_surge_the_old_pod_makes_room():
+def test_rolling_update_without_surge():
     strategy = {"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}, "type": "RollingUpdate"}
     owner = deployment(1, strategy=strategy)
     first = decide(owner, old("a", **READY))
@@ -84,7 +84,7 @@ def test_without_surge_the_old_pod_makes_room():
     assert (len(second.create), names(second.delete)) == (1, [])
 
 
-def test_a_failed_pod_is_replaced_but_not_in_a_storm():
+def test_a_failed_pod_is_replaced_after_a_pause():
     fresh = decide(deployment(1), new("a", phase="Failed", age=4))
     assert (len(fresh.create), names(fresh.delete)) == (0, [])
     assert fresh.requeue_after_s == 6.0
@@ -95,13 +95,13 @@ def test_a_failed_pod_is_replaced_but_not_in_a_storm():
     assert names(decide(deployment(0), *several).delete) == ["a", "b"]
 
 
-def test_a_deployment_that_goes_starts_nothing():
+def test_a_deleted_deployment_creates_no_pods():
     owner = deployment(3, status={"replicas": 1})
     owner["metadata"]["deletionTimestamp"] = "2026-01-01T12:00:00Z"
     decision = decide(owner, new("a"))
     assert (decision.create, decision.delete, decision.status) == ([], [], {"replicas": 1})
 
 
-def test_another_template_is_another_hash():
+def test_template_hash():
     assert deployments.template_hash(deployment(3)) == CURRENT
     assert deployments.template_hash(deployment(image="engine:2")) != CURRENT

@@ -17,7 +17,7 @@ def conditions(decision):
     return [(c["type"], c["reason"]) for c in decision.status.get("conditions", ())]
 
 
-def test_it_starts_a_pod():
+def test_job_creates_a_pod():
     decision = decide(job())
     [made] = decision.create
     assert made["metadata"]["generateName"] == "fill-"
@@ -25,7 +25,7 @@ def test_it_starts_a_pod():
     assert decision.status == {"startTime": spelled()}
 
 
-def test_it_waits_for_its_pod():
+def test_job_waits_for_its_pod():
     started = {"startTime": spelled(-60)}
     decision = decide(job(status=started), pod("a", ready=1))
     assert (decision.create, decision.delete) == ([], [])
@@ -33,7 +33,7 @@ def test_it_waits_for_its_pod():
     assert decision.requeue_after_s is None
 
 
-def test_it_is_complete():
+def test_job_complete():
     decision = decide(job(), ended("a", "Succeeded"), pod("b"))
     assert conditions(decision) == [("Complete", "CompletionsReached")]
     assert names(decision.delete) == ["b"]
@@ -49,7 +49,7 @@ def test_it_is_complete():
 @pytest.mark.parametrize(
     "restarts, limit, failed", [(1, 2, False), (2, 2, True), (1, 0, True), (0, 0, False)]
 )
-def test_restarts_of_the_kubelet_count(restarts, limit, failed):
+def test_container_restarts_count_towards_backoff_limit(restarts, limit, failed):
     running = pod("a", containerStatuses=[{"restartCount": restarts}])
     decision = decide(job(backoffLimit=limit), running)
     assert bool(conditions(decision)) is failed
@@ -57,13 +57,13 @@ def test_restarts_of_the_kubelet_count(restarts, limit, failed):
     assert decision.status.get("failed", 0) == (1 if failed else 0)
 
 
-def test_with_never_the_kubelet_restarts_nothing_that_could_count():
+def test_container_restarts_do_not_count_with_restart_policy_never():
     running = pod("a", containerStatuses=[{"restartCount": 9}])
     running["spec"]["restartPolicy"] = "Never"
     assert conditions(decide(job(restart="Never"), running)) == []
 
 
-def test_a_pod_follows_a_failed_one_after_a_pause():
+def test_retry_pod_after_a_back_off():
     owner = job(restart="Never")
     early = decide(owner, ended("a", ago=4))
     assert (early.create, early.requeue_after_s) == ([], 6.0)
@@ -74,7 +74,7 @@ def test_a_pod_follows_a_failed_one_after_a_pause():
     assert decide(owner, ended("a", ago=99), ended("b", ago=0), pod("c")).requeue_after_s is None
 
 
-def test_too_many_failures_end_it():
+def test_backoff_limit_exceeded():
     owner = job(restart="Never", backoffLimit=1)
     decision = decide(owner, ended("a", ago=99), ended("b", ago=9))
     assert conditions(decision) == [("Failed", "BackoffLimitExceeded")]
@@ -82,18 +82,18 @@ def test_too_many_failures_end_it():
     assert jobs.finished(job(status=decision.status))
 
 
-def test_a_pod_that_never_ran_counts_from_its_creation():
+def test_back_off_of_a_pod_that_never_ran():
     decision = decide(job(restart="Never"), pod("a", phase="Failed", age=3))
     assert decision.requeue_after_s == 7.0
 
 
-def test_what_was_counted_stays_counted():
+def test_failed_count_never_falls():
     status = {"startTime": spelled(-99), "failed": 1}
     assert decide(job(status=status)).status["failed"] == 1
     assert len(decide(job(status=status)).create) == 1
 
 
-def test_its_deadline():
+def test_active_deadline_seconds():
     started = job(activeDeadlineSeconds=100, status={"startTime": spelled()})
     assert decide(started, pod("a"), now=at(60)).requeue_after_s == 40.0
     decision = decide(started, pod("a"), now=at(100))
@@ -101,7 +101,7 @@ def test_its_deadline():
     assert names(decision.delete) == ["a"]
 
 
-def test_parallel_and_suspended():
+def test_parallelism_and_suspend():
     owner = job(parallelism=3, completions=4)
     assert len(decide(owner).create) == 3
     assert len(decide(owner, *[ended(n, "Succeeded") for n in "abc"]).create) == 1
@@ -109,7 +109,7 @@ def test_parallel_and_suspended():
     assert decide(job(suspend=True)).create == []
 
 
-def test_a_leaving_pod_is_replaced_and_a_leaving_job_is_not_touched():
+def test_deleted_pods_are_replaced_but_not_of_a_deleted_job():
     assert len(decide(job(), pod("a", leaving=True)).create) == 1
     going = job()
     going["metadata"]["deletionTimestamp"] = spelled()

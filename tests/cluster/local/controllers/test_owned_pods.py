@@ -4,7 +4,7 @@ from hearth.cluster.local.controllers import owned_pods
 from tests.cluster.local.controllers.workloads_of import NOW, deployment, job, names, pod
 
 
-def test_who_goes_first():
+def test_removal_order():
     pods = [
         pod("ready-old", ready=50, age=90),
         pod("ready-young", ready=5, age=10),
@@ -33,12 +33,12 @@ def test_who_goes_first():
         (pod("p", conditions=[{"type": "Ready", "status": "True"}]), False, False, True),
     ],
 )
-def test_what_is_read_from_a_pod(made, leaving, over, ready):
+def test_pod_states(made, leaving, over, ready):
     found = (owned_pods.leaving(made), owned_pods.over(made), owned_pods.ready(made))
     assert found == (leaving, over, ready)
 
 
-def test_times():
+def test_creation_time_and_default_phase():
     assert owned_pods.created(pod("p", age=60)) == NOW.timestamp() - 60
     assert owned_pods.phase({"metadata": {}}) == "Pending"
 

@@ -29,7 +29,7 @@ RUNNING = ("True", "ReplicaSetUpdated")
 OVERDUE = ("False", "ProgressDeadlineExceeded")
 
 
-def test_counts_of_zero_are_left_out():
+def test_zero_counts_are_left_out_of_the_status():
     found = status(deployment(2, generation=7), counts(2, ready=1, updated=1))
     conditions = found.pop("conditions")
     assert found == {
@@ -45,18 +45,18 @@ def test_counts_of_zero_are_left_out():
 
 
 @pytest.mark.parametrize("ready, least, said", [(1, 1, "True"), (0, 1, "False")])
-def test_availability(ready, least, said):
+def test_available_condition(ready, least, said):
     found = status(deployment(1), counts(1, ready=ready, least=least))
     assert find_condition({"status": found}, "Available")["status"] == said
 
 
-def test_saying_the_same_moves_no_time():
+def test_unchanged_conditions_keep_their_times():
     first = status(deployment(1), counts(1, ready=1))
     again = status(deployment(1, status=first), counts(1, ready=1), now=at(500))
     assert again == first
 
 
-def test_the_life_of_a_rollout():
+def test_progressing_condition_over_a_rollout():
     started = status(deployment(1), counts(1, least=1))
     assert progress(started) == RUNNING
     assert rollout.deadline_in_s(deployment(), started, NOW) == 600
@@ -75,7 +75,7 @@ def test_the_life_of_a_rollout():
     assert find_condition({"status": lost}, "Available")["lastTransitionTime"] == spelled(5000)
 
 
-def test_progress_moves_the_deadline():
+def test_progress_extends_the_progress_deadline():
     started = status(deployment(2), counts(2))
     later = status(deployment(2, status=started), counts(2, ready=1), now=at(500))
     assert progress(later) == RUNNING
@@ -83,13 +83,13 @@ def test_progress_moves_the_deadline():
     assert find_condition({"status": later}, "Progressing")["lastTransitionTime"] == spelled()
 
 
-def test_old_pods_that_went_are_progress():
+def test_removed_old_pods_are_progress():
     before = status(deployment(2), counts(3, updated=1))
     after = status(deployment(2, status=before), counts(2, updated=1), now=at(100))
     assert rollout.deadline_in_s(deployment(), after, at(100)) == 600
 
 
-def test_waking_from_zero_is_no_rollout():
+def test_scaling_from_zero_is_no_rollout():
     """So that a slow model is no failed rollout: its deadline was over at zero replicas."""
     idle = status(deployment(0), counts())
     assert progress(idle) == COMPLETE
@@ -97,7 +97,7 @@ def test_waking_from_zero_is_no_rollout():
     assert progress(awake) == COMPLETE
 
 
-def test_another_template_is_another_rollout():
+def test_a_new_template_is_a_new_rollout():
     done = status(deployment(1), counts(1, ready=1))
     changed = deployment(1, status=done, generation=2)
     rolling = status(changed, counts(2, updated=1, ready=1), template="h2", now=at(5000))
@@ -105,5 +105,5 @@ def test_another_template_is_another_rollout():
     assert rollout.deadline_in_s(changed, rolling, at(5000)) == 600
 
 
-def test_no_condition_no_deadline():
+def test_no_progress_deadline_without_a_condition():
     assert rollout.deadline_in_s(deployment(), {}, NOW) is None

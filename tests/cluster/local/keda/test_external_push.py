@@ -52,7 +52,7 @@ async def scaler() -> AsyncIterator[tuple[ScalerServer, DemandTable, int]]:
     await server.stop()
 
 
-async def test_demand_is_read():
+async def test_metric_specs_values_and_activity():
     async with scaler() as (_, demand, port), dialled(port) as source:
         assert await source.specs() == (MetricSpec("pending", 4.0),)
         assert not await source.active()
@@ -62,7 +62,7 @@ async def test_demand_is_read():
         assert await source.value("pending") == 1
 
 
-async def test_pushes_and_specs_are_heard_until_a_clean_end():
+async def test_push_and_spec_streams_until_a_clean_end():
     specs: list[object] = []
     woken = anyio.Event()
 
@@ -82,7 +82,7 @@ async def test_pushes_and_specs_are_heard_until_a_clean_end():
     assert specs == [(MetricSpec("pending", 4.0),)]
 
 
-async def test_one_connection_for_one_address():
+async def test_triggers_of_one_address_share_a_connection():
     async with scaler() as (server, _, port):
         channels = Channels()
         for number in range(5):
@@ -92,7 +92,7 @@ async def test_one_connection_for_one_address():
         channels.close()
 
 
-async def test_a_refusal_says_which_call_and_why():
+async def test_grpc_error_names_call_and_status():
     async with scaler() as (server, _, port), dialled(port) as source:
         server.gate.close("caches are not synced")
         with pytest.raises(SourceError, match=r"IsActive of the scaler at 127.*UNAVAILABLE: cache"):
@@ -101,7 +101,7 @@ async def test_a_refusal_says_which_call_and_why():
             await source.value("queue")
 
 
-async def test_nobody_there():
+async def test_connection_refused():
     async with refusing() as nobody, dialled(nobody.port) as source:
         for call in (source.active, source.specs):
             with pytest.raises(SourceError, match=rf"127\.0\.0\.1:{nobody.port}: "):
@@ -148,18 +148,18 @@ async def odd() -> AsyncIterator[ExternalPush]:
     await server.wait_closed()
 
 
-async def test_a_false_is_no_push():
+async def test_a_false_message_is_no_push():
     async with odd() as source:
         await source.listen(anyio.sleep_forever)
 
 
 @pytest.mark.parametrize(("metric", "value"), [("ints", 5), ("floats", 2.5), ("negative", 0)])
-async def test_values_are_summed_and_never_negative(metric, value):
+async def test_metric_values_are_summed_and_never_negative(metric, value):
     async with odd() as source:
         assert await source.value(metric) == value
 
 
-async def test_empty_answers_are_errors():
+async def test_empty_responses_are_errors():
     async with odd() as source:
         with pytest.raises(SourceError, match="no matching metrics"):
             await source.value("none")
@@ -169,13 +169,13 @@ async def test_empty_answers_are_errors():
             await source.listen_specs(print)
 
 
-async def test_what_is_not_offered_is_told_apart():
+async def test_unimplemented_is_not_offered():
     async with odd() as source:
         with pytest.raises(NotOffered, match="IsActive of the scaler"):
             await source.active()
 
 
-async def test_addresses():
+async def test_scaler_address_forms():
     channels = Channels()
     channels.open(KEY, wanted(1, host="[::1]"))
     assert "'::1'" in repr(channels._channels["[::1]:1"])

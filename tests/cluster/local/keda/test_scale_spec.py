@@ -47,7 +47,7 @@ def test_defaults_are_kedas():
     assert scale_spec.read(manifest()) == PLAIN
 
 
-def test_everything_said_is_read():
+def test_every_supported_field_is_read():
     behavior = {"scaleDown": {"stabilizationWindowSeconds": 0}}
     read = scale_spec.read(
         manifest(
@@ -82,12 +82,12 @@ def test_everything_said_is_read():
         ("paused-replicas", "3", True, 3),
     ],
 )
-def test_pause(name, text, paused, replicas):
+def test_paused_annotations(name, text, paused, replicas):
     read = scale_spec.read(manifest(annotations={f"autoscaling.keda.sh/{name}": text}))
     assert (read.paused, read.paused_replicas) == (paused, replicas)
 
 
-def test_one_direction_held():
+def test_paused_scale_in_and_scale_out():
     prefix = "autoscaling.keda.sh/paused-scale-"
     up = scale_spec.read(manifest(annotations={f"{prefix}out": "true"}))
     assert up.scale_out_paused and not up.scale_in_paused
@@ -97,13 +97,13 @@ def test_one_direction_held():
     assert (down.hpa.up, down.hpa.down.disabled) == (UP, True)
 
 
-def test_forced():
+def test_force_activation():
     assert scale_spec.read(
         manifest(annotations={"autoscaling.keda.sh/force-activation": "1"})
     ).force_active
 
 
-def test_what_says_nothing_to_us_changes_nothing():
+def test_other_annotations_change_nothing():
     other = manifest(annotations={"note": "x"}, status={"lastActiveTime": "2026-01-01T00:00:00Z"})
     assert scale_spec.read(other) == PLAIN
 
@@ -129,10 +129,10 @@ def test_what_says_nothing_to_us_changes_nothing():
         ({}, {}, {"autoscaling.keda.sh/paused-replicas": "x"}, "must be a number, not 'x'"),
     ],
 )
-def test_refusals(spec, trigger, annotations, words):
+def test_unsupported_scaled_objects(spec, trigger, annotations, words):
     with pytest.raises(BadScaledObject, match=words):
         scale_spec.read(manifest(spec, trigger=trigger, annotations=annotations))
 
 
-def test_empty_structs_that_keda_adds_say_nothing():
+def test_empty_structs_that_keda_adds_are_ignored():
     assert scale_spec.read(manifest({"advanced": {"scalingModifiers": {}}})) == PLAIN

@@ -15,7 +15,7 @@ def conditions(status, spec=SPEC) -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one["reason"]) for one in said}
 
 
-def test_nothing_known_yet():
+def test_status_before_the_first_decision():
     rendered = scale_status.render(SPEC, ScaleStatus())
     assert set(rendered) == {"conditions"}
     assert conditions(ScaleStatus())["Active"] == ("Unknown", "ScalerNotAsked")
@@ -25,7 +25,7 @@ def test_nothing_known_yet():
     ("step", "expected"),
     [(KedaReason.ACTIVE, "True"), (KedaReason.INACTIVE, "False"), (KedaReason.COOLDOWN, "False")],
 )
-def test_found_and_decided(step, expected):
+def test_status_after_a_decision(step, expected):
     status = ScaleStatus(
         ready=READY, reason=step, metric_names=("s0-pending",), last_active_unix_s=60.5
     )
@@ -39,12 +39,12 @@ def test_found_and_decided(step, expected):
     assert said["Paused"] == ("False", "ScaledObjectUnpaused")
 
 
-def test_paused():
+def test_paused_condition():
     spec = scale_spec.read(manifest(annotations={"autoscaling.keda.sh/paused": "true"}))
     assert conditions(ScaleStatus(), spec)["Paused"] == ("True", "ScaledObjectPaused")
 
 
-def test_refused():
+def test_status_of_an_unsupported_scaled_object():
     (ready,) = scale_status.refused("because")["conditions"]
     assert (ready["status"], ready["reason"], ready["message"]) == (
         "False",

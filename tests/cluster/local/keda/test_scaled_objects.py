@@ -101,7 +101,7 @@ async def ready(world: ScaledObjectsFixture, key: ServiceKey = KEY) -> None:
 
 
 @in_a_world
-async def test_zero_one_many_zero(world):
+async def test_scaling_from_zero_to_many_and_back(world):
     await world.deploy()
     await ready(world)
 
@@ -146,7 +146,7 @@ async def test_status_is_what_keda_writes(world):
 
 
 @in_a_world
-async def test_an_idle_service_is_written_once(world):
+async def test_status_of_an_idle_service_is_written_once(world):
     await world.deploy()
     await ready(world)
     await world.time.sleeping(20)
@@ -158,13 +158,13 @@ async def test_an_idle_service_is_written_once(world):
 
 
 @in_a_world
-async def test_a_created_deployment_above_zero_goes_to_zero_at_the_first_look(world):
+async def test_an_idle_deployment_goes_to_zero_at_the_first_poll(world):
     await world.deploy(1)
     await replicas(world.cluster, 0)
 
 
 @in_a_world
-async def test_minimum_above_zero_is_lifted_and_kept(world):
+async def test_min_replicas_above_zero_is_kept(world):
     await world.deploy(0, minReplicaCount=2)
     await replicas(world.cluster, 2)
     for _ in range(8):
@@ -174,7 +174,7 @@ async def test_minimum_above_zero_is_lifted_and_kept(world):
 
 
 @in_a_world
-async def test_the_target_may_come_later(world):
+async def test_a_missing_target_is_retried(world):
     world.route()
     await world.cluster.create(scaled_object(world.address))
     await said(world.cluster, "Ready", "False", "ScaledObjectCheckFailed")
@@ -185,7 +185,7 @@ async def test_the_target_may_come_later(world):
 
 
 @in_a_world
-async def test_the_scaler_may_come_later(world):
+async def test_an_unreachable_scaler_is_retried(world):
     await world.server.stop()
     await world.deploy()
     manifest = await said(world.cluster, "Ready", "False", "ScaledObjectCheckFailed")
@@ -217,7 +217,7 @@ async def test_a_scaler_that_restarts_is_dialled_again(world):
 
 
 @in_a_world
-async def test_unknown_is_not_zero(world):
+async def test_a_scaler_error_is_not_zero_demand(world):
     world.server.gate.close("starting")
     await world.deploy(2, cooldownPeriod=0)
     await said(world.cluster, "Ready", "False", "TriggerError")
@@ -251,7 +251,7 @@ async def test_a_changed_target_is_dialled_anew(world):
 
 
 @in_a_world
-async def test_pausing_and_going_on(world):
+async def test_paused_and_resumed(world):
     await world.deploy()
     await ready(world)
     paused = {"autoscaling.keda.sh/paused-replicas": "0"}
@@ -279,7 +279,7 @@ async def test_a_deleted_object_leaves_the_replicas(world):
 
 
 @in_a_world
-async def test_a_recreated_object_remembers_nothing(world):
+async def test_a_recreated_scaled_object_starts_without_state(world):
     await world.deploy()
     await ready(world)
     world.demand.admit(KEY, limit=1).release()
@@ -290,7 +290,7 @@ async def test_a_recreated_object_remembers_nothing(world):
     await replicas(world.cluster, 0)
 
 
-async def test_the_last_activity_is_read_from_the_object():
+async def test_last_active_time_is_read_from_the_status():
     """Another process's cooldown goes on."""
     async with prepared() as world:
         await world.deploy(1, cooldownPeriod=3600)
@@ -312,7 +312,7 @@ async def test_the_last_activity_is_read_from_the_object():
     ],
 )
 @in_a_world
-async def test_an_object_that_cannot_be_acted_on_is_told(world, spec, words):
+async def test_an_unsupported_scaled_object_is_not_ready(world, spec, words):
     await world.cluster.create(deployment(2))
     await world.cluster.create(scaled_object(world.address, **spec))
     manifest = await said(world.cluster, "Ready", "False", "ScaledObjectCheckFailed")
@@ -323,7 +323,7 @@ async def test_an_object_that_cannot_be_acted_on_is_told(world, spec, words):
 
 
 @in_a_world
-async def test_services_do_not_disturb_each_other(world):
+async def test_scaled_objects_are_independent(world):
     keys = [ServiceKey("ai", f"m{number}") for number in range(30)]
     for key in keys:
         await world.deploy(0, key)
@@ -338,7 +338,7 @@ async def test_services_do_not_disturb_each_other(world):
     assert repr(world.server).startswith("<ScalerServer 1 connections")
 
 
-async def test_a_watch_that_is_too_old_begins_anew():
+async def test_an_expired_watch_begins_anew():
     keys = [ServiceKey("ai", f"m{number}") for number in range(5)]
     async with prepared(LocalCluster(history=1)) as world, at_work(world):
         for key in keys:
@@ -363,7 +363,7 @@ class Away(LocalCluster):
         return await super().patch_status(manifest, manager=manager)
 
 
-async def test_a_status_that_could_not_be_written_is_written_later():
+async def test_a_failed_status_write_is_retried():
     cluster = Away()
     async with prepared(cluster) as world, at_work(world):
         await world.deploy(0)
@@ -381,7 +381,7 @@ async def test_a_status_that_could_not_be_written_is_written_later():
 
 
 @in_a_world
-async def test_an_object_that_is_going_is_left_alone(world):
+async def test_a_scaled_object_being_deleted_is_left_alone(world):
     held = scaled_object(world.address)
     held["metadata"]["finalizers"] = ["somebody/else"]
     world.route()
@@ -398,7 +398,7 @@ async def test_an_object_that_is_going_is_left_alone(world):
 
 
 @in_a_world
-async def test_a_target_that_is_replaced_is_found_again(world):
+async def test_a_replaced_target_is_scaled(world):
     await world.deploy()
     await ready(world)
     await world.cluster.delete(deployment(0))

@@ -5,7 +5,7 @@ import pytest
 from hearth.cluster.local.kubelet import addresses
 
 
-def test_each_pod_has_its_own_and_one_given_back_is_not_the_next():
+def test_addresses_are_given_in_turn():
     pool = addresses.Addresses("127.78.1.0/29")
     with pool.claim() as first, pool.claim() as second:
         assert len({first, second, "127.0.0.1"}) == 3
@@ -13,29 +13,29 @@ def test_each_pod_has_its_own_and_one_given_back_is_not_the_next():
         assert third not in (first, second)
 
 
-def test_another_hearth_passes_over_what_is_held():
+def test_addresses_of_another_hearth_are_skipped():
     one, other = addresses.Addresses("127.78.2.0/29"), addresses.Addresses("127.78.2.0/29")
     with one.claim() as mine, other.claim() as theirs:
         assert theirs != mine
 
 
-def test_all_taken_is_said():
+def test_no_address_left():
     pool = addresses.Addresses("127.78.3.0/30")
     with pool.claim(), pool.claim(), pytest.raises(addresses.NoAddress, match=r"in use"):
         pool.claim().__enter__()
 
 
-def test_the_machines_own_address_is_nobodys():
+def test_the_loopback_address_itself_is_never_given():
     with addresses.Addresses("127.0.0.0/30").claim() as given:
         assert given == "127.0.0.2"
 
 
-def test_only_loopback():
+def test_pod_network_must_be_loopback():
     with pytest.raises(ValueError, match="loopback"):
         addresses.Addresses("10.0.0.0/8")
 
 
-def test_a_port_that_is_taken_on_every_address():
+def test_port_taken_on_every_address():
     with socket.socket() as other:
         other.bind(("0.0.0.0", 0))
         other.listen()

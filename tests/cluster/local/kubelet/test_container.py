@@ -32,7 +32,7 @@ def get(path, **more):
     return {"httpGet": {"port": "http", "path": path}, "periodSeconds": 0.05, **more}
 
 
-async def test_one_that_dies_is_started_again_with_a_back_off(tmp_path):
+async def test_restart_with_back_off(tmp_path):
     async with machine(tmp_path) as here:
         await here.create("dies", "/bin/sh", "-c", "echo out of luck; exit 3")
         pod = await here.until(
@@ -70,7 +70,7 @@ async def test_the_first_restart_is_at_once(tmp_path):
         ("exit 0", "Completed", 0, None),
     ],
 )
-async def test_how_it_ended_is_said(tmp_path, script, reason, code, signal_number):
+async def test_terminated_state(tmp_path, script, reason, code, signal_number):
     async with machine(tmp_path) as here:
         await here.create("ends", "/bin/sh", "-c", script, restartPolicy="Never")
         pod = await here.until("ends", ended)
@@ -84,7 +84,7 @@ async def test_how_it_ended_is_said(tmp_path, script, reason, code, signal_numbe
         assert serving(pod)["lastState"] == {}
 
 
-async def test_that_the_kernel_killed_it_for_memory_is_said(tmp_path):
+async def test_terminated_reason_oom_killed(tmp_path):
     count = tmp_path / "proc" / "vmstat"
     count.parent.mkdir()
     count.write_text("oom_kill 4\n")
@@ -95,7 +95,7 @@ async def test_that_the_kernel_killed_it_for_memory_is_said(tmp_path):
         assert (state(pod)[1]["reason"], state(pod)[1]["exitCode"]) == ("OOMKilled", 137)
 
 
-async def test_on_failure_only_a_failure_is_tried_again(tmp_path):
+async def test_restart_policy_on_failure(tmp_path):
     async with machine(tmp_path) as here:
         marker = tmp_path / "marker"
         script = f"test -e {marker} || {{ touch {marker}; exit 1; }}"
@@ -104,7 +104,7 @@ async def test_on_failure_only_a_failure_is_tried_again(tmp_path):
         assert serving(pod)["restartCount"] == 1
 
 
-async def test_the_states_of_one_that_comes_up(tmp_path):
+async def test_container_states_while_starting(tmp_path):
     root = tmp_path / "root"
     root.mkdir()
     async with machine(tmp_path / "state") as here:
@@ -136,7 +136,7 @@ async def test_the_states_of_one_that_comes_up(tmp_path):
         ]
 
 
-async def test_a_startup_probe_that_gives_up_ends_it(tmp_path):
+async def test_failed_startup_probe_restarts(tmp_path):
     async with machine(tmp_path / "state") as here:
         probe = get("/never", failureThreshold=2)
         await here.create(
@@ -147,7 +147,7 @@ async def test_a_startup_probe_that_gives_up_ends_it(tmp_path):
         assert "failed startup probe, will be restarted" in await here.event("Killing")
 
 
-async def test_a_liveness_probe_that_fails_ends_it_with_grace(tmp_path):
+async def test_failed_liveness_probe_restarts_with_grace(tmp_path):
     alive = tmp_path / "alive"
     alive.touch()
     async with machine(tmp_path / "state") as here:
@@ -167,7 +167,7 @@ async def test_a_liveness_probe_that_fails_ends_it_with_grace(tmp_path):
         assert (await here.event("Unhealthy")).startswith("Liveness probe failed: ")
 
 
-async def test_a_program_for_another_machine_is_a_state_not_a_crash(tmp_path):
+async def test_exec_format_error_is_a_waiting_state(tmp_path):
     program = tmp_path / "program"
     program.write_text("#!/no/such/interpreter\n")
     program.chmod(0o755)
@@ -177,7 +177,7 @@ async def test_a_program_for_another_machine_is_a_state_not_a_crash(tmp_path):
         assert str(program) in state(pod)[1]["message"]
 
 
-async def test_an_unknown_image_says_what_to_do_and_is_tried_again(tmp_path):
+async def test_unknown_image_is_err_image_pull_and_retried(tmp_path):
     async with machine(tmp_path) as here:
         await here.create("unknown", container={"image": "no/one:1"})
         pod = await here.until("unknown", waits("ImagePullBackOff"))
@@ -187,7 +187,7 @@ async def test_an_unknown_image_says_what_to_do_and_is_tried_again(tmp_path):
         assert any(waits("ErrImagePull")(one) for one in seen)
 
 
-async def test_a_secret_that_comes_late_starts_it_at_once(tmp_path):
+async def test_missing_secret_starts_the_container_once_created(tmp_path):
     async with machine(tmp_path, backoff_s=1000, backoff_cap_s=1000) as here:
         reference = {"secretKeyRef": {"name": "key", "key": "token"}}
         container = {"env": [{"name": "KEY", "valueFrom": reference}]}
@@ -215,7 +215,7 @@ async def test_a_secret_that_comes_late_starts_it_at_once(tmp_path):
         {"sleep": {"seconds": 0.01}},
     ],
 )
-async def test_pre_stop_runs_before_the_end(tmp_path, hook):
+async def test_pre_stop_hook_runs_before_sigterm(tmp_path, hook):
     async with machine(tmp_path / "state") as here:
         out = tmp_path / "out"
         script = (
@@ -236,7 +236,7 @@ async def test_pre_stop_runs_before_the_end(tmp_path, hook):
             assert "no port named 'nowhere'" in await here.event("FailedPreStopHook")
 
 
-async def test_a_pre_stop_ends_with_its_program(tmp_path):
+async def test_pre_stop_hook_ends_with_its_container(tmp_path):
     async with machine(tmp_path / "state") as here:
         hook = {"exec": {"command": ["/bin/sh", "-c", f"echo > {tmp_path}/begun; sleep 1000"]}}
         begun = running.fifo(tmp_path / "begun")
@@ -254,7 +254,7 @@ async def test_a_pre_stop_ends_with_its_program(tmp_path):
         await here.gone("drains")
 
 
-async def test_a_hook_that_takes_all_the_time_is_cut_short(tmp_path):
+async def test_pre_stop_hook_is_cut_at_the_grace_period(tmp_path):
     async with machine(tmp_path) as here:
         pod = await here.create(
             "drains",

@@ -23,11 +23,11 @@ def pod(*limits, init=()):
         ({"spec": {"containers": [{}]}}, {}),
     ],
 )  # fmt: skip
-def test_what_a_pod_asks_for(manifest, wanted):
+def test_device_requests_of_a_pod(manifest, wanted):
     assert devices.wanted(manifest) == wanted
 
 
-def test_first_come_first_served_but_a_greedy_one_stops_nobody():
+def test_devices_are_first_come_first_served_among_those_that_fit():
     pool = Devices({NVIDIA: ("0", "1")})
     with pool.claim({NVIDIA: 1}) as first:
         assert first.held == {NVIDIA: ("0",)}
@@ -47,7 +47,7 @@ def test_first_come_first_served_but_a_greedy_one_stops_nobody():
         assert all_of_them.held == {NVIDIA: ("0", "1")}
 
 
-def test_what_comes_free_goes_to_the_one_who_came_first():
+def test_freed_devices_go_to_the_oldest_claim():
     pool = Devices({NVIDIA: ("0",)})
     with pool.claim({NVIDIA: 1}) as second:
         pass
@@ -59,7 +59,7 @@ def test_what_comes_free_goes_to_the_one_who_came_first():
         assert not third.granted.is_set()
 
 
-def test_more_than_there_is_says_how_to_say_otherwise():
+def test_device_shortage_message():
     pool = Devices({})
     with pool.claim({NVIDIA: 1}) as claim:
         assert "0 on this machine" in pool.shortage(claim)
@@ -67,7 +67,7 @@ def test_more_than_there_is_says_how_to_say_otherwise():
     assert repr(pool) == "<Devices free={} waiting=0>"
 
 
-def test_programs_are_told_their_devices_and_no_others():
+def test_device_variables():
     pool = Devices({NVIDIA: ("0", "1", "2"), "huawei.com/Ascend910": ("0",)})
     with pool.claim({NVIDIA: 2}) as some, pool.claim({}) as none:
         assert pool.variables(some) == {
@@ -100,7 +100,7 @@ def test_devices_are_found_under_dev(tmp_path):
     assert held(pool, devices.AMD) == ["0"]
 
 
-def test_a_setting_and_the_callers_own_choice_bound_what_is_lent(tmp_path):
+def test_device_settings_and_cuda_visible_devices_are_bounds(tmp_path):
     (tmp_path / "dev").mkdir()
     machine = {"root": tmp_path}
     assert held(devices.on_this_machine({NVIDIA: 3}, environ={}, **machine), NVIDIA) == list("012")
@@ -122,14 +122,14 @@ def test_a_setting_and_the_callers_own_choice_bound_what_is_lent(tmp_path):
         ("GPU-8932f937", ["GPU-8932f937"]),
     ],
 )
-def test_cuda_s_way_to_hide_devices(tmp_path, visible, expected):
+def test_cuda_visible_devices_forms(tmp_path, visible, expected):
     (tmp_path / "dev").mkdir()
     chosen = {"CUDA_VISIBLE_DEVICES": visible}
     pool = devices.on_this_machine({NVIDIA: 2}, environ=chosen, root=tmp_path)
     assert held(pool, NVIDIA) == expected
 
 
-def test_windows_subsystem_has_one(tmp_path):
+def test_devices_of_wsl(tmp_path):
     (tmp_path / "dev").mkdir()
     (tmp_path / "dev/dxg").touch()
     (tmp_path / "usr/lib/wsl/lib").mkdir(parents=True)

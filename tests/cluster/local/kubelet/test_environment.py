@@ -46,7 +46,7 @@ SOURCES = EnvironmentSources(
         ("a$\nb", "a$\nb"),
     ],
 )
-def test_expansion(text, expanded):
+def test_variable_expansion(text, expanded):
     assert environment.expand(text, {"IP": "1.2.3.4", "PORT": "80"}) == expanded
 
 
@@ -65,11 +65,11 @@ def test_expansion(text, expanded):
         ("status.hostIP", "127.0.0.1"),
     ],
 )
-def test_fields_of_the_pod(path, value):
+def test_field_ref(path, value):
     assert environment.field_of(path, SOURCES) == value
 
 
-def test_an_unknown_field_is_refused_by_name():
+def test_unsupported_field_ref_names_the_field():
     with pytest.raises(CannotStart, match=r"spec\.color"):
         environment.field_of("spec.color", SOURCES)
 
@@ -84,7 +84,7 @@ def test_an_unknown_field_is_refused_by_name():
         ({"resource": "requests.cpu"}, "0"),
     ],
 )
-def test_amounts_of_the_container(reference, value):
+def test_resource_field_ref(reference, value):
     container = {
         **POD["spec"]["containers"][0],
         "env": [{"name": "A", "valueFrom": {"resourceFieldRef": reference}}],
@@ -92,7 +92,7 @@ def test_amounts_of_the_container(reference, value):
     assert environment.resolve(container, SOURCES) == {"A": value}
 
 
-def test_each_value_sees_those_before_it():
+def test_env_values_see_those_before():
     container = {
         "env": [
             {"name": "T", "valueFrom": {"secretKeyRef": {"name": "key", "key": "token"}}},
@@ -143,13 +143,13 @@ def test_each_value_sees_those_before_it():
         ),
     ],
 )
-def test_what_is_missing_is_named_as_a_kubelet_does(container, message):
+def test_missing_secret_or_config_map_message(container, message):
     with pytest.raises(CannotStart) as caught:
         environment.resolve(container, SOURCES)
     assert (caught.value.reason, caught.value.message) == ("CreateContainerConfigError", message)
 
 
-def test_nothing_of_hearths_own_environment_is_inherited_but_what_is_named():
+def test_inherited_environment():
     own = {"PATH": "/bin", "HEARTH_API_KEY": "no", "HF_TOKEN": "no"}
     assert environment.inherited(own) == {"PATH": "/bin"}
 

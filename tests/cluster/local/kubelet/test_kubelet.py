@@ -16,7 +16,7 @@ from tests.cluster.local.kubelet import running
 from tests.cluster.local.kubelet.running import machine, runs
 
 
-async def test_stopping_leaves_no_process_not_even_a_stubborn_one(tmp_path):
+async def test_stopping_kills_processes_that_ignore_sigterm(tmp_path):
     async with machine(tmp_path, stop_grace_s=0.05) as here:
         told = running.fifo(tmp_path / "told")
         pids = []
@@ -31,7 +31,7 @@ async def test_stopping_leaves_no_process_not_even_a_stubborn_one(tmp_path):
     assert list((tmp_path / "pods").iterdir()) == []
 
 
-async def test_each_pod_has_an_address_of_its_own(tmp_path):
+async def test_pods_have_distinct_addresses(tmp_path):
     async with machine(tmp_path) as here:
         for name in ("one", "two"):
             await here.create(name, "/bin/sleep", "99")
@@ -40,7 +40,7 @@ async def test_each_pod_has_an_address_of_its_own(tmp_path):
         assert all(ip.startswith("127.77.") for ip in ips)
 
 
-async def test_a_second_kubelet_on_the_folder_is_refused(tmp_path):
+async def test_a_second_kubelet_on_the_state_folder_cannot_run(tmp_path):
     async with machine(tmp_path):
         with pytest.raises(orphans.CannotRun, match=f"pid {os.getpid()}"):
             await Kubelet(LocalCluster(), state_dir=tmp_path).run()
@@ -65,7 +65,7 @@ anyio.run(main)
 """
 
 
-async def test_a_start_after_a_crash_ends_what_was_left(tmp_path):
+async def test_orphans_of_a_crash_are_killed_at_start(tmp_path):
     killed = await anyio.run_process(
         [sys.executable, "-c", _KILLED, str(tmp_path)], check=False, stderr=subprocess.PIPE
     )
@@ -78,7 +78,7 @@ async def test_a_start_after_a_crash_ends_what_was_left(tmp_path):
         await here.until("next", runs)
 
 
-async def test_pods_that_were_there_before_are_run_and_those_that_ended_are_not(tmp_path):
+async def test_pods_of_the_first_list_are_run_unless_ended(tmp_path):
     cluster = LocalCluster()
     here = running.Running(cluster, Kubelet(cluster, state_dir=tmp_path))
     await here.create("waits", "/bin/sleep", "99")
@@ -93,7 +93,7 @@ async def test_pods_that_were_there_before_are_run_and_those_that_ended_are_not(
     assert (await cluster.get(kinds.POD, "ai", "done"))["status"] == {"phase": "Succeeded"}
 
 
-async def test_a_watch_that_fell_behind_starts_over(tmp_path):
+async def test_an_expired_watch_begins_anew(tmp_path):
     cluster = LocalCluster(history=1)
     kubelet = Kubelet(cluster, state_dir=tmp_path)
     here = running.Running(cluster, kubelet)
@@ -136,7 +136,7 @@ class Moody(LocalCluster):
         await super().finalize(manifest)
 
 
-async def test_a_cluster_that_is_away_is_asked_again(tmp_path):
+async def test_a_failed_watch_is_retried(tmp_path):
     cluster = Moody()
     here = running.Running(cluster, Kubelet(cluster, state_dir=tmp_path))
     async with anyio.create_task_group() as tasks:
@@ -165,12 +165,12 @@ async def test_old_logs_are_pruned_when_pods_go(tmp_path):
     ("config", "message"),
     [({"images": {"x": "'"}}, "not closed"), ({"pod_network": "10.0.0.0/8"}, "loopback")],
 )
-def test_a_config_that_cannot_be(tmp_path, config, message):
+def test_invalid_config(tmp_path, config, message):
     with pytest.raises(ValueError, match=message):
         Kubelet(LocalCluster(), state_dir=tmp_path, config=KubeletConfig(**config))
 
 
-async def test_where_there_is_no_linux(tmp_path, monkeypatch):
+async def test_cannot_run_without_linux(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(orphans.CannotRun, match="Linux"):
         await Kubelet(LocalCluster(), state_dir=tmp_path).run()

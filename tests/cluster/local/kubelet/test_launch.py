@@ -20,7 +20,7 @@ async def told(here, name, *, args=(), volumes=(), **container):
     return json.loads(here.log(name))
 
 
-async def test_what_a_program_sees(tmp_path, monkeypatch):
+async def test_program_arguments_environment_and_directory(tmp_path, monkeypatch):
     monkeypatch.setenv("HEARTH_SECRET", "hidden")
     monkeypatch.setenv("LANGUAGE", "shown")
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
@@ -49,7 +49,7 @@ async def test_what_a_program_sees(tmp_path, monkeypatch):
     assert saw["cwd"] == str(tmp_path / "pods" / pod["metadata"]["uid"] / "work")
 
 
-async def test_a_working_directory_that_is_here(tmp_path):
+async def test_working_directory(tmp_path):
     async with machine(tmp_path) as here:
         saw = await told(
             here,
@@ -69,7 +69,7 @@ def everywhere():
         yield other.getsockname()[1]
 
 
-async def test_a_port_that_another_program_has(tmp_path, everywhere):
+async def test_port_in_use(tmp_path, everywhere):
     async with machine(tmp_path) as here:
         container = {"ports": [{"containerPort": everywhere}]}
         await here.create("blocked", "/bin/sleep", "99", container=container)
@@ -92,7 +92,7 @@ async def test_a_port_that_another_program_has(tmp_path, everywhere):
         ({"volumeMounts": [{"name": "w", "mountPath": "/w"}]}, "--claims ai/weights=FOLDER"),
     ],
 )
-async def test_what_is_wrong_with_a_container_is_its_state(tmp_path, container, hint):
+async def test_container_config_errors(tmp_path, container, hint):
     async with machine(tmp_path) as here:
         volumes = [{"name": "w", "persistentVolumeClaim": {"claimName": "weights"}}]
         await here.create("wrong", "/bin/true", container=container, volumes=volumes)
@@ -102,7 +102,7 @@ async def test_what_is_wrong_with_a_container_is_its_state(tmp_path, container, 
         assert hint in await here.event(event)
 
 
-async def test_a_claim_that_the_cluster_has_is_a_folder(tmp_path):
+async def test_persistent_volume_claim_is_a_folder(tmp_path):
     async with machine(tmp_path) as here:
         await here.cluster.create(
             {

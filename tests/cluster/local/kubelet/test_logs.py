@@ -4,7 +4,7 @@ from pathlib import Path
 from hearth.cluster.local.kubelet import logs
 
 
-def test_a_log_is_bounded_by_moving_the_old_part_aside(tmp_path):
+def test_log_rotation(tmp_path):
     path = logs.path_of(tmp_path, "ai", "chat-1")
     log = logs.PodLog(path, limit_bytes=10)
     for line in (b"12345\n", b"abc\n", b"next\n"):
@@ -14,7 +14,7 @@ def test_a_log_is_bounded_by_moving_the_old_part_aside(tmp_path):
     assert path.with_name("chat-1.log.1").read_bytes() == b"12345\nabc\n"
 
 
-def test_a_log_goes_on_where_it_was(tmp_path):
+def test_log_is_appended_after_a_restart(tmp_path):
     path = logs.path_of(tmp_path, "ai", "chat-1")
     for text in (b"one\n", b"two\n"):
         log = logs.PodLog(path, limit_bytes=100)
@@ -23,13 +23,13 @@ def test_a_log_goes_on_where_it_was(tmp_path):
     assert path.read_bytes() == b"one\ntwo\n"
 
 
-def test_a_disk_that_takes_no_more_loses_lines_not_the_pod():
+def test_log_lines_are_dropped_when_the_disk_is_full():
     log = logs.PodLog(Path("/dev/full"), limit_bytes=100)
     log.write(b"lost")
     log.close()
 
 
-def test_the_last_whole_lines():
+def test_log_tail():
     tail = logs.Tail()
     assert tail.lines() == ""
     tail.write(b"x" * 5000 + b"\nfirst\n")
@@ -39,7 +39,7 @@ def test_the_last_whole_lines():
     assert tail.lines().endswith("first\nlast")
 
 
-def test_old_logs_go_and_those_of_living_pods_stay(tmp_path):
+def test_log_pruning(tmp_path):
     paths = [logs.path_of(tmp_path, "ai", f"p{number}") for number in range(5)]
     for age, path in enumerate(reversed(paths)):
         path.parent.mkdir(parents=True, exist_ok=True)

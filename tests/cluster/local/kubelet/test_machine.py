@@ -9,7 +9,7 @@ from tests import hanging
 POD = {"metadata": {"name": "chat-1", "namespace": "ai", "uid": "u1"}}
 
 
-async def test_a_change_before_one_waits_is_not_missed():
+async def test_change_signal_before_the_wait_is_not_missed():
     signal = ChangeSignal()
     heard = signal.changes
     signal.notify()
@@ -24,7 +24,7 @@ async def test_a_change_before_one_waits_is_not_missed():
             signal.notify()
 
 
-async def test_the_same_words_are_one_event():
+async def test_repeated_events_are_written_once():
     cluster = LocalCluster()
     recorder = EventRecorder(cluster, POD)
     for _ in range(2):
@@ -43,5 +43,5 @@ class Away(LocalCluster):
         raise Unavailable
 
 
-async def test_an_event_that_cannot_be_written_is_nobodys_failure():
+async def test_event_write_errors_are_ignored():
     await EventRecorder(Away(), POD).record("Started", "here")

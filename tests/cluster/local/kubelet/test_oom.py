@@ -22,7 +22,7 @@ from hearth.cluster.local.kubelet.processes import Exit
         (1, None, False, 4, 5, "Error"),
     ],
 )
-def test_reason(code, signal, killed, before, after, reason):
+def test_terminated_reason(code, signal, killed, before, after, reason):
     assert oom.reason(Exit(code, signal, killed), before=before, after=after) == reason
 
 
@@ -36,7 +36,7 @@ EVENTS = "low 0\nhigh 0\nmax 7\noom 5\noom_kill 3\noom_group_kill 1\n"
 VMSTAT = "nr_free_pages 9\noom_kill 18\nnuma_hit 4\n"
 
 
-def test_hearth_s_own_cgroup_counts(tmp_path):
+def test_oom_kills_of_own_cgroup(tmp_path):
     write(tmp_path, "proc/vmstat", VMSTAT)
     write(tmp_path, "proc/self/cgroup", "4:memory:/old\n0::/user.slice/shell\n")
     events = "sys/fs/cgroup/user.slice/shell/memory.events"
@@ -47,18 +47,18 @@ def test_hearth_s_own_cgroup_counts(tmp_path):
     assert kills.read() == 4
 
 
-def test_a_container_s_cgroup_is_the_root_that_it_sees(tmp_path):
+def test_oom_kills_of_a_containers_cgroup(tmp_path):
     write(tmp_path, "proc/self/cgroup", "0::/\n")
     write(tmp_path, "sys/fs/cgroup/memory.events", EVENTS)
     assert oom.OomKillCounter(root=tmp_path).read() == 3
 
 
-def test_else_the_machine_s(tmp_path):
+def test_oom_kills_of_the_machine(tmp_path):
     write(tmp_path, "proc/self/cgroup", "0::/\n")  # the real root has no memory.events
     write(tmp_path, "proc/vmstat", VMSTAT)
     assert oom.OomKillCounter(root=tmp_path).read() == 18
 
 
-def test_a_kernel_that_does_not_count(tmp_path):
+def test_oom_kills_without_a_kernel_counter(tmp_path):
     write(tmp_path, "proc/vmstat", "nr_free_pages 9\n")
     assert oom.OomKillCounter(root=tmp_path).read() is None

@@ -49,7 +49,7 @@ def killed_hearth(state):
     return [int(word) for word in done.stdout.split()]
 
 
-async def test_the_next_start_ends_what_a_killed_hearth_left(tmp_path):
+async def test_orphans_are_killed_at_the_next_start(tmp_path):
     state = tmp_path / "state"
     pids = killed_hearth(state)
     assert len(pids) == 3
@@ -68,7 +68,7 @@ def stranger():
         process.kill()
 
 
-async def test_a_pid_that_is_anothers_now_is_left_alone(tmp_path, stranger):
+async def test_reused_pid_is_left_alone(tmp_path, stranger):
     with orphans.hold(tmp_path):
         record = orphans.record(tmp_path, stranger.pid)
         started, boot = record.read_text().split()
@@ -81,7 +81,7 @@ async def test_a_pid_that_is_anothers_now_is_left_alone(tmp_path, stranger):
         assert list(await orphans.end(tmp_path)) == [stranger.pid]
 
 
-def test_a_second_hearth_is_told_who_has_the_folder(tmp_path):
+def test_state_folder_lock_names_its_holder(tmp_path):
     with (
         orphans.hold(tmp_path),
         pytest.raises(orphans.CannotRun, match=rf"pid {os.getpid()}.*--state-dir"),
@@ -92,7 +92,7 @@ def test_a_second_hearth_is_told_who_has_the_folder(tmp_path):
         assert (tmp_path / "stdin").read_bytes() == b""
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
+def test_state_folder_that_cannot_be_made(tmp_path):
     (tmp_path / "file").write_text("")
     with (
         pytest.raises(orphans.CannotRun, match="cannot be used as state folder"),
@@ -101,7 +101,7 @@ def test_a_folder_that_cannot_be_made(tmp_path):
         pass
 
 
-def test_a_process_that_is_gone_before_it_is_recorded(tmp_path):
+def test_process_gone_before_it_is_recorded(tmp_path):
     with orphans.hold(tmp_path):
         assert sessions.inspect(2**22 + 1) is None
         assert orphans.record(tmp_path, 2**22 + 1).read_text().startswith("0 ")

@@ -16,7 +16,7 @@ def gpus(number):
     return {"resources": {"limits": {GPU: number}}}
 
 
-async def test_devices_are_counted_and_handed_on_in_order(tmp_path, monkeypatch):
+async def test_devices_are_handed_on_in_order(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     async with machine(tmp_path, devices={GPU: 2}) as here:
         first = await here.create("first", "/bin/sleep", "99", container=gpus(2))
@@ -38,7 +38,7 @@ async def test_devices_are_counted_and_handed_on_in_order(tmp_path, monkeypatch)
         await here.gone("third")
 
 
-async def test_a_pod_that_is_done_gives_its_devices_back(tmp_path, monkeypatch):
+async def test_ended_pod_releases_its_devices(tmp_path, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     async with machine(tmp_path, devices={GPU: 1}) as here:
         await here.create("job", "/bin/true", container=gpus(1), restartPolicy="Never")
@@ -78,7 +78,7 @@ async def test_an_init_container_that_fails_for_good_fails_the_pod(tmp_path):
         assert waits("PodInitializing")(pod)
 
 
-async def test_a_deleted_pod_is_not_ready_at_once_and_goes_with_all_it_started(tmp_path):
+async def test_deleted_pod_is_unready_at_once_and_leaves_no_process(tmp_path):
     async with machine(tmp_path / "state") as here:
         pids, end = running.fifo(tmp_path / "pids"), running.fifo(tmp_path / "end")
         script = f"trap 'echo > {end}; exit 0' TERM; sleep 999 & echo $$$$ $! > {pids}; wait; wait"
@@ -96,7 +96,7 @@ async def test_a_deleted_pod_is_not_ready_at_once_and_goes_with_all_it_started(t
         assert list((tmp_path / "state/pods").iterdir()) == []
 
 
-async def test_a_second_thought_without_grace_ends_it_now(tmp_path):
+async def test_second_delete_without_grace_kills(tmp_path):
     async with machine(tmp_path / "state") as here:
         told = running.fifo(tmp_path / "told")
         script = (
@@ -111,7 +111,7 @@ async def test_a_second_thought_without_grace_ends_it_now(tmp_path):
         await running.dead(running.pid(pod))
 
 
-async def test_a_pod_waits_for_an_address_that_is_free(tmp_path):
+async def test_pod_waits_for_a_free_address(tmp_path):
     async with machine(tmp_path, pod_network="127.79.0.0/30") as here:
         pods = [await here.create(name, "/bin/sleep", "99") for name in ("one", "two", "three")]
         await here.until("two", runs)
@@ -121,7 +121,7 @@ async def test_a_pod_waits_for_an_address_that_is_free(tmp_path):
         await here.until("three", runs)
 
 
-async def test_a_pod_that_makes_no_sense_harms_no_other(tmp_path):
+async def test_invalid_pod_harms_no_other(tmp_path):
     async with machine(tmp_path) as here:
         nonsense = {"env": [{"value": "an entry without a name"}]}
         pod = await here.create("odd", "/bin/true", container=nonsense)
@@ -133,7 +133,7 @@ async def test_a_pod_that_makes_no_sense_harms_no_other(tmp_path):
         await here.gone("odd")
 
 
-async def test_a_pod_waits_for_a_state_folder_that_can_be_written(tmp_path):
+async def test_pod_waits_for_a_writable_state_folder(tmp_path):
     async with machine(tmp_path) as here:
         (tmp_path / "logs").write_text("in the way")
         await here.create("waits", "/bin/sleep", "99")

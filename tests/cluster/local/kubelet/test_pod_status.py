@@ -56,7 +56,7 @@ DONE, FAILED = container(ended(0)), container(ended(1))
         ({"init": (DONE,), "containers": (RUNS,)}, "Running"),
     ],
 )
-def test_phase(facts, phase):
+def test_pod_phase(facts, phase):
     assert pod_status.phase(PodFacts(**facts)) == phase
 
 
@@ -68,7 +68,7 @@ def conditions(status):
     return {one["type"]: (one["status"], one.get("reason")) for one in status["conditions"]}
 
 
-def test_a_ready_pod_whole():
+def test_status_of_a_ready_pod():
     status = summarize(PodFacts(ip="127.77.0.1", start_time="t0", containers=(RUNS,)))
     true = {"status": "True", "lastTransitionTime": "t1"}
     assert status == {
@@ -97,7 +97,7 @@ def test_a_ready_pod_whole():
     }
 
 
-def test_a_pod_that_waits_for_devices_says_only_that():
+def test_status_of_an_unschedulable_pod():
     assert summarize(PodFacts(unschedulable="why")) == {
         "phase": "Pending",
         "conditions": [
@@ -146,7 +146,7 @@ READY, NOT = ("True", None), "False"
         ),
     ],
 )
-def test_conditions(facts, initialized, ready, containers_ready):
+def test_pod_conditions(facts, initialized, ready, containers_ready):
     assert conditions(summarize(PodFacts(**facts))) == {
         "Initialized": initialized,
         "Ready": ready,
@@ -167,7 +167,7 @@ def test_a_transition_time_moves_only_with_the_status():
     }
 
 
-def test_states_as_kubernetes_writes_them():
+def test_container_states():
     facts = PodFacts(
         init=(DONE,), containers=(CRASHES, container(ended(137, signal=9, message="m")))
     )

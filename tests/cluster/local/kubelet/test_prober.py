@@ -69,28 +69,28 @@ async def send(action, *, timeout_s=10.0, execute=None):
         ("/nothing", False),
     ],
 )
-async def test_http(path, success):
+async def test_http_probe(path, success):
     async with served() as (port, _):
         result = await send(probes.Http("http", IP, port, path))
     assert result.success is success
     assert result.success or "HTTP probe failed with statuscode" in result.message
 
 
-async def test_http_headers_are_sent():
+async def test_http_probe_headers():
     async with served() as (port, seen):
         await send(probes.Http("http", IP, port, "/status/200", (("Authorization", "Bearer x"),)))
     assert seen[0].headers["Authorization"] == "Bearer x"
     assert seen[0].headers["User-Agent"].startswith("kube-probe/")
 
 
-async def test_http_that_goes_in_circles():
+async def test_http_probe_redirect_loop():
     async with served() as (port, _):
         result = await send(probes.Http("http", IP, port, "/circle"))
     assert not result.success
     assert "stopped after 10 redirects" in result.message
 
 
-async def test_http_that_does_not_answer():
+async def test_http_probe_timeout():
     async with served() as (port, _):
         result = await send(probes.Http("http", IP, port, "/hang"), timeout_s=0.05)
     assert not result.success
@@ -104,7 +104,7 @@ def closed_port():
         yield holder.getsockname()[1]
 
 
-async def test_nobody_listens(closed_port):
+async def test_probe_with_connection_refused(closed_port):
     for action in (
         probes.Http("http", IP, closed_port, "/"),
         probes.Tcp(IP, closed_port),
@@ -115,12 +115,12 @@ async def test_nobody_listens(closed_port):
         assert result.message
 
 
-async def test_what_is_no_http():
+async def test_http_probe_of_a_server_without_http():
     async with served() as (port, _):
         assert not (await send(probes.Http("https", IP, port, "/status/200"))).success
 
 
-async def test_tcp():
+async def test_tcp_probe():
     async with served() as (port, _):
         assert await send(probes.Tcp(IP, port)) == prober.Result(True)
 
@@ -135,7 +135,7 @@ async def test_tcp():
         (OSError(2, "No such file"), prober.Result(False, "check: No such file")),
     ],
 )
-async def test_exec(finished, result):
+async def test_exec_probe(finished, result):
     async def execute(command, timeout_s):
         assert (command, timeout_s) == (("check", "-x"), 10.0)
         if isinstance(finished, OSError):
@@ -145,7 +145,7 @@ async def test_exec(finished, result):
     assert await send(probes.Exec(("check", "-x")), execute=execute) == result
 
 
-async def test_grpc():
+async def test_grpc_probe():
     status = ServiceStatus()
     server = Server([Health({OVERALL: [status]})])
     await server.start(IP, 0)

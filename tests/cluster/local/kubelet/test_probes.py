@@ -34,7 +34,7 @@ def rows(text, *, passing, success=1, failure=3):
         ("---", {"passing": None}, "..R"),
     ],
 )
-def test_when_a_row_of_results_is_a_verdict(results, options, reached):
+def test_probe_thresholds(results, options, reached):
     assert rows(results, **options) == reached
 
 
@@ -42,7 +42,7 @@ def test_when_a_row_of_results_is_a_verdict(results, options, reached):
     ("delay", "running", "due"),
     [(0, 0, 0), (5, 0, 5), (5, 2, 5), (5, 7, 7)],
 )
-def test_the_first_probe(delay, running, due):
+def test_first_probe_delay(delay, running, due):
     assert Probe(action=HTTP, initial_delay_s=delay).first_due_s(running_s=running) == due
 
 
@@ -50,7 +50,7 @@ def test_the_first_probe(delay, running, due):
     ("due", "running", "following"),
     [(0, 0.1, 10), (0, 9.9, 10), (5, 6, 15), (0, 10.5, 20), (0, 31, 40), (0, 0, 10)],
 )
-def test_the_following_probes_keep_their_period(due, running, following):
+def test_probe_period(due, running, following):
     assert Probe(action=HTTP).next_due_s(due_s=due, running_s=running) == following
 
 
@@ -70,7 +70,7 @@ def test_the_following_probes_keep_their_period(due, running, following):
         ({"grpc": {"port": 9, "service": "s"}}, Grpc(IP, 9, "s")),
     ],
 )  # fmt: skip
-def test_actions(manifest, action):
+def test_probe_actions(manifest, action):
     assert probes.parse_action(manifest, {"http": 8000}, ip=IP) == action
 
 
@@ -84,12 +84,12 @@ def test_actions(manifest, action):
         ({"httpGet": {"path": "/"}}, "not a port"),
     ],
 )
-def test_a_probe_that_cannot_be_sent(manifest, message):
+def test_invalid_probe(manifest, message):
     with pytest.raises(BadProbe, match=message):
         probes.parse_action(manifest, {}, ip=IP)
 
 
-def test_defaults_are_kubernetes_own():
+def test_probe_defaults():
     assert probes.parse({"tcpSocket": {"port": 9}}, {}, ip=IP) == Probe(
         action=Tcp(IP, 9),
         initial_delay_s=0,
@@ -101,7 +101,7 @@ def test_defaults_are_kubernetes_own():
     )
 
 
-def test_everything_said():
+def test_probe_with_every_field():
     manifest = {
         "tcpSocket": {"port": 9},
         "initialDelaySeconds": 1,

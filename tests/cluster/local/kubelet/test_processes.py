@@ -34,11 +34,11 @@ def start(tmp_path):
         ("kill -TERM $$", Exit(143, signal.SIGTERM, False)),
     ],
 )
-async def test_how_a_program_ended(start, script, ended):
+async def test_exit_code_and_signal(start, script, ended):
     assert await start("/bin/sh", "-c", script).wait() == ended
 
 
-async def test_all_output_is_heard_even_a_lot_at_the_end(start):
+async def test_all_output_is_read(start):
     heard = bytearray()
     script = "import sys; sys.stdout.write('x' * 300_000); sys.stderr.write('end')"
     assert (await start(sys.executable, "-c", script, hear=heard.extend).wait()).code == 0
@@ -71,7 +71,7 @@ async def test_a_program_that_heeds_sigterm_is_not_killed(start):
     assert await process.wait() == Exit(5, None, False)
 
 
-async def test_whatever_it_started_goes_with_it_even_out_of_its_session(start):
+async def test_child_processes_end_with_it_even_out_of_its_session(start):
     heard = bytearray()
     script = "sleep 1000 & echo $!; setsid sleep 1000 & echo $!; exit 4"
     assert (await start("/bin/sh", "-c", script, hear=heard.extend).wait()).code == 4
@@ -80,7 +80,7 @@ async def test_whatever_it_started_goes_with_it_even_out_of_its_session(start):
     assert not any(running.alive(pid) for pid in pids)
 
 
-async def test_several_may_wait_and_a_wait_may_be_given_up(start):
+async def test_several_waiters_and_a_cancelled_one(start):
     process = start("/bin/sh", "-c", "while :; do sleep 9; done")
     with anyio.move_on_after(0):
         await process.wait()
@@ -97,14 +97,14 @@ async def test_several_may_wait_and_a_wait_may_be_given_up(start):
     assert seen == [Exit(137, signal.SIGKILL, True)] * 2
 
 
-async def test_its_environment_is_what_was_given_and_a_mark(start):
+async def test_process_environment_and_mark(start):
     heard = bytearray()
     await start("/usr/bin/env", hear=heard.extend, A="b").wait()
     names = {line.partition(b"=")[0] for line in bytes(heard).splitlines()}
     assert names == {b"PATH", b"A", b"HEARTH_PROCESS"}
 
 
-async def test_what_cannot_be_started_is_an_os_error(start):
+async def test_start_failure_is_an_os_error(start):
     with pytest.raises(OSError, match="No such file"):
         start("/no/such/program")
 
@@ -117,11 +117,11 @@ async def run(tmp_path, *argv, timeout_s=hanging.GUARD_S):
         )
 
 
-async def test_a_short_program(tmp_path):
+async def test_short_program_output(tmp_path):
     assert await run(tmp_path, "/bin/sh", "-c", "echo no; exit 2") == processes.Finished(2, "no")
 
 
-async def test_a_short_program_that_takes_too_long(tmp_path):
+async def test_short_program_timeout(tmp_path):
     finished = await run(tmp_path, "/bin/sh", "-c", "sleep 1000", timeout_s=0.05)
     assert finished == processes.Finished(None, "")
     assert running.left(tmp_path / "state") == []

@@ -45,26 +45,26 @@ LISTEN = ["--host", IP, "--port", "8000"]
         ("localhost/hearth", [], [sys.executable, "-m", "hearth"]),
     ],
 )  # fmt: skip
-def test_images_that_are_known(bin_dir, image, args, argv):
+def test_built_in_images(bin_dir, image, args, argv):
     expected = [str(bin_dir / word[1:]) if word.startswith("@") else word for word in argv]
     assert resolve(bin_dir, image, args=args) == expected
 
 
-def test_a_persons_own_mapping_comes_first_and_says_where_to_listen(bin_dir):
+def test_image_setting_comes_before_built_in_images(bin_dir):
     images = {"*/vllm*": "tool run --at '{ip}:{port}'", "vllm*": "never"}
     assert resolve(bin_dir, "x/vllm:1", images=images, args=["m"]) == [
         str(bin_dir / "tool"), "run", "--at", f"{IP}:8000", "m",
     ]  # fmt: skip
 
 
-def test_a_mapping_to_a_known_program_is_told_where_to_listen(bin_dir):
+def test_image_setting_to_a_known_program_gets_host_and_port(bin_dir):
     images = {"my/engine*": f"{bin_dir}/llama-server -m x"}
     assert resolve(bin_dir, "my/engine:1", images=images) == [
         str(bin_dir / "llama-server"), "-m", "x", *LISTEN,
     ]  # fmt: skip
 
 
-def test_a_variable_says_where_the_program_is(bin_dir, tmp_path):
+def test_program_path_from_a_variable(bin_dir, tmp_path):
     env = {"LLAMA_SERVER": str(bin_dir / "llama-server"), "PATH": "/nowhere"}
     assert resolve(tmp_path, "llama-server:1", env=env)[0] == str(bin_dir / "llama-server")
 
@@ -85,12 +85,12 @@ def test_a_variable_says_where_the_program_is(bin_dir, tmp_path):
         ("vllm:1", ["/entrypoint.sh", "m"], ["@vllm", "serve", *LISTEN]),
     ],
 )
-def test_which_command_wins(bin_dir, image, command, argv):
+def test_command_precedence(bin_dir, image, command, argv):
     expected = [str(bin_dir / word[1:]) if word.startswith("@") else word for word in argv]
     assert resolve(bin_dir, image, command=command) == expected
 
 
-def test_python_is_at_worst_the_one_that_runs_hearth(tmp_path):
+def test_python_falls_back_to_hearths_own(tmp_path):
     found = resolve(tmp_path, "any:1", command=["python3", "-V"])
     assert found[0].rpartition("/")[0] == sys.executable.rpartition("/")[0]
 
@@ -108,7 +108,7 @@ def test_python_is_at_worst_the_one_that_runs_hearth(tmp_path):
         ({"image": "gone:1"}, "CreateContainerError", "correct the command of --images"),
     ],
 )
-def test_what_cannot_be_run_says_what_to_do(bin_dir, container, reason, hint):
+def test_missing_program_message(bin_dir, container, reason, hint):
     with pytest.raises(CannotStart) as caught:
         resolve(bin_dir, **container, images={"gone*": "no-such-program"})
     assert caught.value.reason == reason
@@ -118,18 +118,18 @@ def test_what_cannot_be_run_says_what_to_do(bin_dir, container, reason, hint):
 @pytest.mark.parametrize(
     ("image", "variable"), [("vllm:1", "VLLM"), ("llama-server:1", "LLAMA_SERVER")]
 )
-def test_a_known_engine_that_is_not_installed(tmp_path, image, variable):
+def test_missing_engine_message(tmp_path, image, variable):
     with pytest.raises(CannotStart, match=f"set {variable} to the path") as caught:
         resolve(tmp_path, image)
     assert caught.value.reason == "CreateContainerError"
 
 
 @pytest.mark.parametrize(("line", "message"), [("a 'b", "not closed"), (" ", "is empty")])
-def test_a_mapping_that_cannot_be_read(line, message):
+def test_invalid_image_setting(line, message):
     with pytest.raises(ValueError, match=message):
         programs.read_images({"x": line}, {})
 
 
-def test_a_file_that_is_no_program_is_not_run(bin_dir):
+def test_file_without_execute_permission(bin_dir):
     with pytest.raises(CannotStart):
         resolve(bin_dir, "any:1", command=[str(bin_dir / "plain")])

@@ -16,7 +16,7 @@ def started(*, env=None, **options):
     )
 
 
-def test_looking_at_a_process():
+def test_process_info():
     seen = sessions.inspect(os.getpid())
     assert (seen.pid, seen.session, seen.zombie) == (os.getpid(), os.getsid(0), False)
     assert sessions.inspect(2**22 + 1) is None
@@ -44,7 +44,7 @@ async def test_processes_are_found_by_session_by_mark_and_by_input_and_ended():
         stranger.stdin.close()
 
 
-async def test_nothing_found_is_nothing_done():
+async def test_no_process_found():
     assert await sessions.end(lambda seen: False) == set()
 
 

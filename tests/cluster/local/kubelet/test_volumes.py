@@ -54,7 +54,7 @@ def test_a_mount_path_is_replaced_where_a_path_begins_with_it(text, translated):
     assert mounts.translate(text) == translated
 
 
-def test_a_folder_that_contains_a_mount_path_is_replaced_once():
+def test_mount_path_inside_its_own_folder_is_replaced_once():
     assert Mounts((("/root", "/root/state/v"),)).translate("/root/x") == "/root/state/v/x"
     assert Mounts(()).translate("/root") == "/root"
 
@@ -74,28 +74,28 @@ def test_a_folder_that_contains_a_mount_path_is_replaced_once():
         ),
     ],
 )
-def test_folders(layout, volume, mount, folder):
+def test_volume_folders(layout, volume, mount, folder):
     found = prepare(layout, volume, mount)
     assert found == os.path.normpath(layout.state / folder)
     assert os.path.isdir(found)
 
 
-def test_a_host_path_that_is_there_is_used_itself(layout, tmp_path):
+def test_existing_host_path_is_used_itself(layout, tmp_path):
     assert prepare(layout, {"hostPath": {"path": str(tmp_path), "type": "Directory"}}) == str(
         tmp_path
     )
 
 
-def test_a_host_file_is_created_in_the_state_folder(layout):
+def test_host_path_file_is_created_in_the_state_folder(layout):
     host = {"path": "/no/such/file", "type": "FileOrCreate"}
     assert os.path.isfile(prepare(layout, {"hostPath": host}))
 
 
-def test_shared_memory_stays(layout):
+def test_shared_memory_is_not_translated(layout):
     assert prepare(layout, {"emptyDir": {}}, {"mountPath": "/dev/shm"}) is None
 
 
-def test_a_claim_nobody_made_is_used_once_its_folder_is_there(layout):
+def test_unknown_claim_is_used_once_its_folder_exists(layout):
     volume = {"persistentVolumeClaim": {"claimName": "weights"}}
     with pytest.raises(CannotStart) as caught:
         prepare(layout, volume)
@@ -138,21 +138,21 @@ def test_files_of_secrets_and_config_maps(layout):
         ({"persistentVolumeClaim": {"claimName": "broken"}}, {}, "not a folder"),
     ],
 )
-def test_what_cannot_be_mounted_is_said(layout, volume, mount, message):
+def test_failed_mount_messages(layout, volume, mount, message):
     with pytest.raises(CannotStart, match=message) as caught:
         prepare(layout, volume, mount)
     assert caught.value.reason == "CreateContainerConfigError"
     assert 'failed for volume "' in caught.value.message
 
 
-def test_a_folder_that_cannot_be_made_is_said(layout):
+def test_failed_mount_of_a_folder_that_cannot_be_made(layout):
     layout.state.mkdir()
     (layout.state / "pods").write_text("a file")
     with pytest.raises(CannotStart, match="pods"):
         prepare(layout, {"emptyDir": {}})
 
 
-def test_what_the_volumes_are_made_from():
+def test_volume_references():
     pod = {
         "spec": {
             "volumes": [

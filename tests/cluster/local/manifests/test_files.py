@@ -87,7 +87,7 @@ def folder(tmp_path):
     return Folder(tmp_path, [tmp_path], LocalCluster())
 
 
-async def test_everything_below_a_folder_is_loaded(folder):
+async def test_folders_are_loaded_recursively(folder):
     folder.write("a.yaml", secret("a") + "---\n" + secret("b"))
     folder.write("deep/er/c.yml", secret("c"))
     folder.write("d.txt", secret("d"))
@@ -100,7 +100,7 @@ async def test_everything_below_a_folder_is_loaded(folder):
     assert {entry["manager"] for entry in made["metadata"]["managedFields"]} == {"files"}
 
 
-async def test_a_path_that_does_not_exist(tmp_path):
+async def test_path_missing(tmp_path):
     missing = tmp_path / "nowhere.yaml"
     folder = Folder(tmp_path, [missing], LocalCluster())
     with pytest.raises(PathMissing, match=r"nowhere\.yaml: no such file or folder"):
@@ -111,7 +111,7 @@ async def test_a_path_that_does_not_exist(tmp_path):
     ("piped", "told"),
     [(secret("a").encode(), []), (b"\xff", ["stdin: cannot be read: it is not UTF-8 text"])],
 )
-async def test_what_is_piped_in_is_one_of_the_files(folder, piped, told):
+async def test_stdin_is_one_of_the_files(folder, piped, told):
     (folder.root / "b.yaml").write_text(secret("b"))
     folder.files = Files(
         [Path("-"), folder.root],
@@ -126,12 +126,12 @@ async def test_what_is_piped_in_is_one_of_the_files(folder, piped, told):
     assert folder.told == told
 
 
-async def test_an_empty_folder_is_told(folder):
+async def test_empty_folder_is_reported(folder):
     await folder.files.load()
     assert folder.told == [f"{folder.root}: no manifests here (*.yaml, *.yml)"]
 
 
-async def test_changes_are_followed(folder):
+async def test_changes_are_applied(folder):
     folder.write("a.yaml", secret("a"))
     async with folder.watched():
         folder.write("a.yaml", secret("a", "l"))
@@ -145,7 +145,7 @@ async def test_changes_are_followed(folder):
     assert folder.told == []
 
 
-async def test_what_changed_between_load_and_watch_is_not_missed(folder):
+async def test_changes_between_load_and_watch_are_not_missed(folder):
     folder.write("a.yaml", secret("a"))
     await folder.files.load()
     folder.write("a.yaml", secret("a", "l"))
@@ -155,7 +155,7 @@ async def test_what_changed_between_load_and_watch_is_not_missed(folder):
         tasks.cancel_scope.cancel()
 
 
-async def test_a_single_file_is_followed_through_a_rename(tmp_path):
+async def test_a_single_file_is_watched_through_a_rename(tmp_path):
     """As editors write: the old file goes aside and another one takes its name."""
     path = tmp_path / "a.yaml"
     path.write_text(secret("a"))
@@ -172,7 +172,7 @@ async def test_a_single_file_is_followed_through_a_rename(tmp_path):
             assert (await anext(stream)).type == "MODIFIED"
 
 
-async def test_a_bad_edit_is_told_and_leaves_what_runs(folder):
+async def test_invalid_edit_is_reported_and_changes_nothing(folder):
     path = folder.write("a.yaml", secret("a"))
     async with folder.watched():
         folder.write("a.yaml", secret("a").replace("key: k", "key: [1]"))
@@ -187,7 +187,7 @@ async def test_a_bad_edit_is_told_and_leaves_what_runs(folder):
         assert len(folder.told) == 2
 
 
-async def test_one_object_in_two_files(folder):
+async def test_object_in_two_files_is_reported(folder):
     first = folder.write("a.yaml", secret("a"))
     second = folder.write("b.yaml", secret("a", "l"))
     async with folder.watched():
@@ -198,7 +198,7 @@ async def test_one_object_in_two_files(folder):
         await folder.until({"a": L})
 
 
-async def test_a_file_that_is_no_text(folder):
+async def test_file_that_is_not_utf8(folder):
     path = folder.write("a.yaml", secret("a"))
     (folder.root / "b.yaml").write_bytes(b"\xff\xfe\x00")
     await folder.files.load()
@@ -210,7 +210,7 @@ async def test_a_file_that_is_no_text(folder):
         assert await folder.secrets() == {"a": K}
 
 
-async def test_a_pipe_is_not_waited_for(folder):
+async def test_named_pipe_is_not_read(folder):
     folder.write("a.yaml", secret("a"))
     os.mkfifo(folder.root / "b.yaml")
     with hanging.guard():
@@ -219,7 +219,7 @@ async def test_a_pipe_is_not_waited_for(folder):
     assert await folder.secrets() == {"a": K}
 
 
-async def test_what_the_cluster_refuses_is_told_and_tried_again(tmp_path):
+async def test_rejected_apply_is_reported_and_retried(tmp_path):
     refused = [Invalid("not today")]
 
     class Grumpy(LocalCluster):
@@ -235,7 +235,7 @@ async def test_what_the_cluster_refuses_is_told_and_tried_again(tmp_path):
         await folder.until({"a": K, "b": K})
 
 
-async def test_a_folder_that_cannot_be_watched_is_told(tmp_path):
+async def test_watch_error_is_reported(tmp_path):
     root = tmp_path / "manifests"
     folder = Folder(root, [root / "a.yaml"], LocalCluster())
     folder.write("a.yaml", secret("a"))

@@ -45,7 +45,7 @@ def sources():
     return sources
 
 
-def test_what_others_need_comes_first_and_goes_last():
+def test_apply_and_delete_order():
     sources = ManifestSources()
     kinds = ("LLMService", "Other", "InferenceRuntime", "Secret", "ConfigMap")
     sources.read(parsed("a.yaml", *(manifest(kind.lower(), kind) for kind in kinds)))
@@ -56,12 +56,12 @@ def test_what_others_need_comes_first_and_goes_last():
     assert deleted == applied[::-1]
 
 
-def test_changed_added_and_left_out(sources):
+def test_changed_added_and_removed_objects(sources):
     sources.read(parsed("a.yaml", manifest("a1", data={"k": "v"}), manifest("a3")))
     assert carry_out(sources) == (["a1", "a3"], ["a2"], [])
 
 
-def test_a_file_that_goes(sources):
+def test_removed_file(sources):
     sources.forget("a.yaml")
     sources.forget("never.yaml")
     assert carry_out(sources) == ([], ["a2", "a1"], [])
@@ -100,7 +100,7 @@ def test_of_two_files_with_one_object_the_first_keeps_it(sources):
     assert told.startswith("b.yaml: ConfigMap a1")
 
 
-def test_a_step_that_failed_comes_again(sources):
+def test_failed_step_is_planned_again(sources):
     sources.read(parsed("b.yaml", manifest("b1"), manifest("b2")))
     assert [step.identity.name for step in sources.plan().apply] == ["b2"]
     assert carry_out(sources) == (["b2"], [], [])
