@@ -72,21 +72,21 @@ def parse(
         for document in yaml_text.read(text):
             for top, value in _unwrapped(document.value, ()):
                 one = validation.check(value, namespace=namespace, groups=groups)
-                faults = one.faults
+                errors = one.errors
                 if one.identity in seen:
-                    faults = [validation.Fault((), "stands in this file for the second time")]
+                    errors = [validation.FieldError((), "stands in this file for the second time")]
                 problems = [
                     Problem(
                         file=file,
-                        line=document.line((*top, *fault.path)),
+                        line=document.line((*top, *error.path)),
                         identity=one.identity,
-                        path=fault.path,
-                        message=fault.message,
+                        path=error.path,
+                        message=error.message,
                     )
-                    for fault in faults
+                    for error in errors
                 ]
                 parsed.problems.extend(sorted(problems, key=lambda problem: problem.line or 0))
-                if one.manifest is not None and not faults:
+                if one.manifest is not None and not errors:
                     parsed.manifests.append(one.manifest)
                 if one.identity is not None:
                     seen.add(one.identity)

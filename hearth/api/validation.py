@@ -43,7 +43,7 @@ class Identity(NamedTuple):
         return f"{self.kind} {name}"
 
 
-class Fault(NamedTuple):
+class FieldError(NamedTuple):
     """One thing that is wrong with a field."""
 
     path: FieldPath
@@ -51,29 +51,29 @@ class Fault(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedObject:
     """One object after the check; `manifest` is there if nothing is wrong."""
 
     identity: Identity | None
     manifest: Manifest | None
-    faults: list[Fault]
+    errors: list[FieldError]
 
 
-def check(value: Any, *, namespace: str, groups: Collection[str]) -> Checked:
+def check(value: Any, *, namespace: str, groups: Collection[str]) -> CheckedObject:
     """Look at one object; raises nothing.
 
     `namespace` is for objects that name none; `groups` are the API groups that are switched on.
     """
     if not isinstance(value, dict):
-        fault = Fault((), "a manifest is a mapping with apiVersion, kind, metadata and spec")
-        return Checked(None, None, [fault])
-    wrong_kind = list(_kind_faults(value, groups))
+        error = FieldError((), "a manifest is a mapping with apiVersion, kind, metadata and spec")
+        return CheckedObject(None, None, [error])
+    wrong_kind = list(_kind_errors(value, groups))
     metadata = {k: v for k, v in _mapping(value.get("metadata")).items() if v is not None}
     identity = _identity(value, metadata, namespace)
     if wrong_kind:
-        return Checked(identity, None, wrong_kind)
+        return CheckedObject(identity, None, wrong_kind)
     kind = value["kind"]
-    faults = list(_metadata_faults(kind, value.get("metadata"), metadata))
+    errors = list(_metadata_errors(kind, value.get("metadata"), metadata))
     kept = {
         **value,
         "metadata": {name: metadata[name] for name in _METADATA if name in metadata},
@@ -82,38 +82,38 @@ def check(value: Any, *, namespace: str, groups: Collection[str]) -> Checked:
         kept["metadata"].pop("namespace", None)
     else:
         kept["metadata"]["namespace"] = metadata.get("namespace", namespace)
-    manifest = _custom(kept, faults) if kind in CUSTOM else _plain(kept, faults)
-    return Checked(identity, None if faults else manifest, faults)
+    manifest = _custom(kept, errors) if kind in CUSTOM else _core(kept, errors)
+    return CheckedObject(identity, None if errors else manifest, errors)
 
 
-def _kind_faults(value: Manifest, groups: Collection[str]) -> Iterator[Fault]:
+def _kind_errors(value: Manifest, groups: Collection[str]) -> Iterator[FieldError]:
     api_version, kind = value.get("apiVersion"), value.get("kind")
     for name, text in (("apiVersion", api_version), ("kind", kind)):
         if not isinstance(text, str) or not text:
-            yield Fault((name,), _wanted(text))
+            yield FieldError((name,), _wrong_text(text))
     if not isinstance(kind, str) or not isinstance(api_version, str) or not kind:
         return
     group, _, version = api_version.rpartition("/")
     if kind in CUSTOM and group in api_groups.GROUPS and group not in groups:
-        yield Fault(("apiVersion",), f"the API group {group} is switched off here")
+        yield FieldError(("apiVersion",), f"the API group {group} is switched off here")
     elif kind in CUSTOM and (group not in groups or version != api_groups.VERSION):
         known = " or ".join(f"{name}/{api_groups.VERSION}" for name in groups)
-        yield Fault(("apiVersion",), f"must be {known} for {kind}, not {api_version!r}")
+        yield FieldError(("apiVersion",), f"must be {known} for {kind}, not {api_version!r}")
     elif kind in core_objects.MODELS and api_version != "v1":
-        yield Fault(("apiVersion",), f"must be v1 for {kind}, not {api_version!r}")
+        yield FieldError(("apiVersion",), f"must be v1 for {kind}, not {api_version!r}")
     elif kind.endswith("List"):
-        yield Fault(("items",), "is required, as a list")
-    elif kind not in KINDS and (meant := _meant(kind, group, api_version)):
-        yield Fault(("kind",), f"there is no {kind}; did you mean {meant}?")
+        yield FieldError(("items",), "is required, as a list")
+    elif kind not in KINDS and (meant := _similar_kind(kind, group, api_version)):
+        yield FieldError(("kind",), f"there is no {kind}; did you mean {meant}?")
     elif kind not in KINDS:
-        yield Fault(
+        yield FieldError(
             ("kind",),
             f"Hearth does not read {kind!r} here, only {', '.join(KINDS)}; remove the object, or "
             "apply it to a cluster with kubectl",
         )
 
 
-def _meant(kind: str, group: str, api_version: str) -> str | None:
+def _similar_kind(kind: str, group: str, api_version: str) -> str | None:
     """The kind of this API group that differs by a slip."""
     there = (
         CUSTOM if group in api_groups.GROUPS else core_objects.MODELS if api_version == "v1" else ()
@@ -123,48 +123,50 @@ def _meant(kind: str, group: str, api_version: str) -> str | None:
     return names[close[0]] if close else None
 
 
-def _wanted(value: Any) -> str:
+def _wrong_text(value: Any) -> str:
     """What to say of a value that is no text."""
     return "is required" if value in (None, "") else "must be a string (put it in quotes)"
 
 
-def _metadata_faults(kind: str, written: Any, metadata: Manifest) -> Iterator[Fault]:
+def _metadata_errors(kind: str, written: Any, metadata: Manifest) -> Iterator[FieldError]:
     if not isinstance(written, dict):
-        yield Fault(("metadata",), "is required, with a name")
+        yield FieldError(("metadata",), "is required, with a name")
         return
     name = metadata.get("name")
     if not isinstance(name, str) or not name:
-        yield Fault(("metadata", "name"), _wanted(name))
+        yield FieldError(("metadata", "name"), _wrong_text(name))
     elif kind != "LLMService" and not (_SUBDOMAIN.fullmatch(name) and len(name) <= 253):
-        yield Fault(
+        yield FieldError(
             ("metadata", "name"),
             "a name is made of lower-case letters, digits, hyphens and dots, at most 253, and "
             f"begins and ends with a letter or digit, unlike {name!r}",
         )
     namespace = metadata.get("namespace", "default")
     if not (isinstance(namespace, str) and _LABEL.fullmatch(namespace) and len(namespace) <= 63):
-        yield Fault(
+        yield FieldError(
             ("metadata", "namespace"),
             "a namespace is made of lower-case letters, digits and hyphens, at most 63, and begins "
             f"and ends with a letter or digit, unlike {namespace!r}",
         )
     for field in ("labels", "annotations"):
         if not isinstance(metadata.get(field, {}), dict):
-            yield Fault(("metadata", field), "must be a mapping of strings")
+            yield FieldError(("metadata", field), "must be a mapping of strings")
         for key, text in _mapping(metadata.get(field)).items():
             if not isinstance(text, str):
-                yield Fault(("metadata", field, key), "must be a string (put it in quotes)")
+                yield FieldError(("metadata", field, key), "must be a string (put it in quotes)")
     for field in metadata:
         if field not in _METADATA and field not in _SERVERS_OWN:
-            yield Fault(("metadata", field), f"is not a field; there are {', '.join(_METADATA)}")
+            yield FieldError(
+                ("metadata", field), f"is not a field; there are {', '.join(_METADATA)}"
+            )
     annotations = {k: v for k, v in _mapping(metadata.get("annotations")).items() if type(v) is str}
     if kind in _OPTIONS:
         for key, message in _OPTIONS[kind](annotations):
-            yield Fault(("metadata", "annotations", key), message)
+            yield FieldError(("metadata", "annotations", key), message)
 
 
-def _custom(written: Manifest, faults: list[Fault]) -> Manifest:
-    """The manifest with its defaults; adds what is wrong with it to `faults`."""
+def _custom(written: Manifest, errors: list[FieldError]) -> Manifest:
+    """The manifest with its defaults; adds what is wrong with it to `errors`."""
     group = written["apiVersion"].partition("/")[0]
     structure = schema.of(written["kind"], group)
     manifest = schema.with_defaults(
@@ -172,8 +174,8 @@ def _custom(written: Manifest, faults: list[Fault]) -> Manifest:
     )
     # Metadata was looked at; the model wants a name all the same.
     body = {**manifest, "metadata": {"name": "looked-at"}}
-    faults.extend(_model_faults(CUSTOM[written["kind"]], body, structure))
-    faults.extend(Fault(*broken) for broken in _broken(manifest))
+    errors.extend(_model_errors(CUSTOM[written["kind"]], body, structure))
+    errors.extend(FieldError(*broken) for broken in _broken(manifest))
     return manifest
 
 
@@ -181,15 +183,17 @@ def _broken(manifest: Manifest) -> Iterator[tuple[FieldPath, str]]:
     return ((broken.path, broken.message) for broken in rules.broken(manifest))
 
 
-def _plain(written: Manifest, faults: list[Fault]) -> Manifest:
+def _core(written: Manifest, errors: list[FieldError]) -> Manifest:
     model = core_objects.MODELS[written["kind"]]
     fields: schema.Schema = {str(info.alias): {} for info in model.model_fields.values()}
-    wrong = list(_model_faults(model, written, {"properties": fields}))
-    faults.extend(wrong)
+    wrong = list(_model_errors(model, written, {"properties": fields}))
+    errors.extend(wrong)
     return {} if wrong else core_objects.stored(written)
 
 
-def _model_faults(model: type[Model], body: Manifest, structure: schema.Schema) -> Iterator[Fault]:
+def _model_errors(
+    model: type[Model], body: Manifest, structure: schema.Schema
+) -> Iterator[FieldError]:
     try:
         model.model_validate(body, extra="forbid", by_alias=True, by_name=False)
     except ValidationError as error:
@@ -197,7 +201,7 @@ def _model_faults(model: type[Model], body: Manifest, structure: schema.Schema) 
             # pydantic marks a wrong key of a dict by one more step.
             path = tuple(step for step in detail["loc"] if step != "[key]")
             fields = schema.fields(structure, path[:-1])
-            yield Fault(path, validation_messages.message(detail, fields=fields))
+            yield FieldError(path, validation_messages.message(detail, fields=fields))
 
 
 def _identity(value: Manifest, metadata: Manifest, namespace: str) -> Identity | None:

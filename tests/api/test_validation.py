@@ -1,4 +1,4 @@
-"""One object a person wrote: every fault is told, and what is sound is stored as a server would."""
+"""One object a person wrote: every error is told, and what is sound is stored as a server would."""
 
 import pytest
 
@@ -13,7 +13,7 @@ def _check(value, **more):
 
 
 def _told(value, **more):
-    return [(format_path(fault.path), fault.message) for fault in _check(value, **more).faults]
+    return [(format_path(error.path), error.message) for error in _check(value, **more).errors]
 
 
 @pytest.mark.parametrize("rule", sides.SIDES, ids=lambda s: f"{s.field}: {s.message[:30]}")
@@ -63,7 +63,7 @@ def test_what_the_server_owns_is_left_behind():
         "labels": {"a": "b"}, "annotations": None,
     }  # fmt: skip
     checked = _check(manifest)
-    assert checked.faults == []
+    assert checked.errors == []
     assert checked.manifest.keys() == {"apiVersion", "kind", "metadata", "spec"}
     assert checked.manifest["metadata"] == {
         "name": "chat",
