@@ -100,6 +100,6 @@ def _file() -> int | None:
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """aiohttp logs each bad request line of a stranger with a traceback; it was answered 400."""
+    """aiohttp logs each malformed request with a traceback, though it got its 400."""
     error = record.exc_info[1] if record.exc_info else None
     return not type(error).__module__.startswith("aiohttp.http_exceptions")

@@ -25,7 +25,7 @@ def is_cross_site(
 ) -> bool:
     """Whether a page that is neither of this server's own site nor `allowed` asks.
 
-    `host`: as the client named it.  `allowed`: origins, or `*`.  `rebindable`: a stranger's DNS may
+    `host`: as the client named it.  `allowed`: origins, or `*`.  `rebindable`: public DNS may
     lead `host` here, so a page of that name proves nothing.
     """
     origin, site = field("origin"), field("sec-fetch-site").strip().lower()
@@ -46,7 +46,7 @@ def is_cross_site(
 
 
 def is_private_host(host: str, *, domains: Collection[str] = ()) -> bool:
-    """Whether no stranger's DNS can lead `host` (port allowed) here: an address, a name without
+    """Whether public DNS cannot lead `host` (port allowed) here: an address, a name without
     dots, one below a private top-level name, or one of `domains` or below it."""
     name = _without_port(host.strip().lower()).removesuffix(".")
     if "." not in name or name.rpartition(".")[2].isdigit() or ":" in name:

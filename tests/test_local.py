@@ -46,7 +46,7 @@ def test_field_case_101_the_names_that_need_no_setting():
     names = local.own_hosts("Laptop.corp.example")
     assert {"laptop", "laptop.corp.example", ".localhost"} <= set(names)
     assert {"host.docker.internal", "host.containers.internal"} <= set(names)
-    # None of them may be a name that a stranger's DNS can lead here.
+    # None of them may be a name that public DNS can lead here.
     table = HostTable(own_hosts=names)
     fixed = [name for name in names if name.startswith(".") or name.endswith(".internal")]
     assert all(HostTable().owns(f"x{name}" if name[0] == "." else name) for name in fixed)

@@ -1,4 +1,4 @@
-"""The command's front door: an engine starts without the rest of the program."""
+"""The command's entry point: an engine starts without the rest of the program."""
 
 import signal
 import subprocess

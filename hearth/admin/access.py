@@ -38,7 +38,7 @@ class Access:
 
 
 def _is_loopback(peer: str) -> bool:
-    # Not all of 127.0.0.0/8: proxies of service meshes hand strangers on from 127.0.0.6.
+    # Not all of 127.0.0.0/8: proxies of service meshes forward others' requests from 127.0.0.6.
     try:
         address = ipaddress.ip_address(peer)
     except ValueError:

@@ -15,7 +15,7 @@ def may_read_all(access, fields=None, *, peer="127.0.0.1"):
     ("peer", "expected"),
     [
         ("127.0.0.1", True), ("::1", True), ("::ffff:127.0.0.1", True),
-        # Proxies of a service mesh hand strangers on from here.
+        # Proxies of a service mesh forward from here.
         ("127.0.0.6", False),
         ("10.0.0.7", False), ("fd00::7", False), ("", False), ("somewhere", False),
     ],

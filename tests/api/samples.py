@@ -1,4 +1,4 @@
-"""Custom resources as people write them, for the tests of models, schemas and the door."""
+"""Custom resources as people write them, for the tests of models, schemas and parsing."""
 
 from copy import deepcopy
 

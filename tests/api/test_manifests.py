@@ -1,4 +1,4 @@
-"""The door: a text in, manifests and every problem out, one line each."""
+"""Parsing files: a text in, manifests and every problem out, one line each."""
 
 import pytest
 

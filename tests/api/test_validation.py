@@ -17,7 +17,7 @@ def _told(value, **more):
 
 
 @pytest.mark.parametrize("rule", sides.SIDES, ids=lambda s: f"{s.field}: {s.message[:30]}")
-def test_the_door_refuses_in_the_words_of_the_rules(rule):
+def test_the_parser_reports_the_messages_of_the_rules(rule):
     for manifest in rule.good:
         assert _told(manifest) == []
     for manifest in rule.bad:
