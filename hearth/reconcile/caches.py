@@ -1,4 +1,4 @@
-"""What the reconciler reads, and which services must be looked at again for a change."""
+"""What the reconcilers read: informers, their indexes, and which key a change enqueues."""
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
@@ -23,7 +23,7 @@ from hearth.routes import SpecRejection
 OWNED = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.CLAIM)
 """Kinds of the objects that Hearth writes for a service."""
 OWNED_AND_POLICIES = (*OWNED, kinds.NETWORK_POLICY)
-"""The same where it writes a policy for those with authentication."""
+"""The same where it writes a NetworkPolicy for services with authentication."""
 
 _SERVICE = "service"
 _RUNTIME = "runtime"
@@ -46,15 +46,15 @@ class Caches:
         replica_sets: bool = False,
         missing_retry_s: float = 60.0,
     ) -> None:
-        """`enqueue` is told of services, `enqueue_namespace` of namespaces to look at again.
+        """`enqueue` is called with services, `enqueue_namespace` with namespaces to reconcile.
         `owned`: kinds of the objects that are written for a service.  `replica_sets`: whether they
         stand between a Deployment and its pods.
 
-        A kind that the cluster does not serve is asked for every `missing_retry_s`.
+        A kind that the cluster does not serve is looked for every `missing_retry_s`.
         """
         groups = tuple(groups)
         self.crd_check = crd_check.CRDCheck(cluster, api_groups=groups, changed=self._all_changed)
-        """What the cluster drops of our kinds; run it too."""
+        """Which fields the cluster's CRDs drop; run it beside the informers."""
         self._enqueue = enqueue
         self._enqueue_namespace = enqueue_namespace
         self._shared_service = shared_service
@@ -98,7 +98,7 @@ class Caches:
         """Both by uid, with the version that was parsed."""
         self._own_writes: dict[str, tuple[str, Manifest]] = {}
         self._own_pods: dict[str, frozenset[str]] = {}
-        """By a service's uid, the uids of its pods when they were last looked for."""
+        """By a service's uid, the uids of its pods when they were last read."""
         for informer in self._services.values():
             informer.listen(self._service_changed)
         for group, informer in self._runtimes.items():
@@ -120,7 +120,7 @@ class Caches:
 
     @property
     def keda(self) -> bool:
-        """Whether the cluster knows ScaledObjects."""
+        """Whether the cluster serves ScaledObjects."""
         return self._owned[kinds.SCALED_OBJECT].available
 
     def listen_keda(self, listener: Callable[[], None]) -> Callable[[], None]:
@@ -182,13 +182,13 @@ class Caches:
         return [self._parsed_service(manifest) for manifest in self.services(key)]
 
     def resource_version(self, group: str, key: ServiceKey) -> str:
-        """Of the copy of a service as it is now; empty where there is none."""
+        """Of a service in the cache; empty where there is none."""
         copy = self._services[group].get(key)
         return _version(copy) if copy is not None else ""
 
     def remember_write(self, stored: Manifest, *, over: str) -> None:
-        """A write of ours made `stored` of a service: that counts while the copy is still of the
-        version `over`, which it had before.  Else the next pass would write the same again."""
+        """Serve `stored`, which a write of ours returned, while the cache still has the version
+        `over` that was there before: else the next pass would write the same again."""
         self._own_writes[stored["metadata"]["uid"]] = (over, stored)
 
     def services_in(self, namespace: str) -> Iterator[Manifest]:
@@ -207,15 +207,15 @@ class Caches:
         return self._parsed_runtimes[runtime.metadata.uid][2]
 
     def owned(self, key: ServiceKey) -> list[Manifest]:
-        """Objects that bear this service's label."""
+        """Objects with this service's label."""
         return [found for i in self._owned.values() for found in i.find(_SERVICE, key)]
 
     def object(self, kind: Kind, key: ServiceKey) -> Manifest | None:
-        """One object of a kind in OWNED that is managed by Hearth."""
+        """One object that Hearth manages, of a kind in OWNED."""
         return self._owned[kind].get(key)
 
     def host_folder(self, service: LLMService) -> host_folders.HostFolder:
-        """Which folder of the nodes is this service's."""
+        """Which folder of the nodes this service caches its model in."""
         own = volume.host_folder(service.key, service.group)
         sharing = self._services[service.group].find(_FOLDER, own)
         return host_folders.choose(service, sharing, self.backend(service).deployment)
@@ -254,7 +254,7 @@ class Caches:
             try:
                 runtime = InferenceRuntime.model_validate(manifest)
             except ValidationError:
-                return None  # a newer Hearth's, maybe; who names it is told that there is none
+                return None  # a newer Hearth's, maybe: for services it does not exist
             rejection = parse.runtime_rejection(runtime)
             self._parsed_runtimes[uid] = (resource_version, runtime, rejection)
         return self._parsed_runtimes[uid][1]
@@ -272,7 +272,7 @@ class Caches:
         assert manifest is not None
         key = key_of(manifest)
         self._enqueue(key)
-        # Who has a folder may change with each that would have it by name.
+        # Which service has a folder may change with each that would have it by name.
         for informer in self._services.values():
             for index_key in {
                 index_key for one in (old, new) if one for index_key in host_folders.index_keys(one)
@@ -323,7 +323,7 @@ def _version(manifest: Manifest) -> str:
 
 
 def _service_of(manifest: Manifest | None) -> ServiceKey | None:
-    """Whose an object is, by its label."""
+    """The service that an object's label names."""
     metadata = manifest["metadata"] if manifest is not None else {}
     name = (metadata.get("labels") or {}).get(names.SERVICE_LABEL)
     return None if name is None else ServiceKey(metadata.get("namespace", ""), name)

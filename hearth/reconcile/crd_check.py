@@ -1,4 +1,4 @@
-"""Look, at the start, whether the cluster's CustomResourceDefinitions have all fields of ours."""
+"""Check at the start whether the cluster's CustomResourceDefinitions have all fields of ours."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 _UNREAD_RETRY_S = 1.0
 _OUTDATED_RETRY_S = 60.0
 _GUARDS = ("spec.endpoint.authentication", "spec.scaling.externalScaler.tls")
-"""Fields of an LLMService without which it would be open to more people than its author wrote."""
+"""Fields of an LLMService without which more clients could use it than its author wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class OutdatedCRDs:
 
     @property
     def warning(self) -> str | None:
-        """For a service that is served all the same."""
+        """For a service that is served all the same; None where it is not."""
         return None if self.rejection else self.message
 
     @property
@@ -42,32 +42,32 @@ class OutdatedCRDs:
 
     @property
     def rejection(self) -> SpecRejection | None:
-        """Set where nobody can tell any more whether a service was meant to be guarded."""
+        """Set where a dropped field may have guarded a service: then none is served."""
         dropped = dict(self.dropped).get(kinds.llm_service(groups.HEARTH).plural, ())
-        # Either the guard, or what it stands in.
+        # The field itself, or one that it is in.
         if any(f"{guard}.".startswith(f"{field}.") for guard in _GUARDS for field in dropped):
             return SpecRejection(reason=spec_errors.CRD_OUTDATED, message=self.message)
         return None
 
 
 class CRDCheck:
-    """What each group's definitions drop, as last looked at."""
+    """What each group's definitions drop, by the last check."""
 
     def __init__(
         self, cluster: Cluster, *, api_groups: Iterable[str], changed: Callable[[], None]
     ) -> None:
-        """`changed`: called when another look finds something else than the one before."""
+        """`changed`: called when a check differs from the one before."""
         self._cluster = cluster
         self._groups = tuple(api_groups)
         self._changed = changed
         self._outdated: dict[str, OutdatedCRDs] = {}
 
     def outdated(self, group: str) -> OutdatedCRDs | None:
-        """None: every field is kept, or nobody may look."""
+        """None: every field is kept, or the definitions may not be read."""
         return self._outdated.get(group)
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Look until nothing is missing.  Started once the cluster has answered."""
+        """Check until nothing is missing.  Started once the cluster has responded."""
         started = False
         while True:
             try:
@@ -95,8 +95,8 @@ class CRDCheck:
             try:
                 definition = await self._cluster.get(kinds.DEFINITION, "", f"{kind.plural}.{group}")
             except (NotFound, Forbidden) as error:
-                # Without the definition the kind is missing too, which is told elsewhere.
-                logger.debug("CRD not looked at", extra={"kind": str(kind), "error": str(error)})
+                # Without the definition the kind is missing too, which its informer reports.
+                logger.debug("CRD not read", extra={"kind": str(kind), "error": str(error)})
                 continue
             if fields := crd_compatibility.missing_fields(definition):
                 dropped.append((kind.plural, tuple(fields)))

@@ -1,4 +1,4 @@
-"""Whether the Secret with a service's API key can be used: looked at when the service is."""
+"""Whether the Secret with a service's API key can be used; checked in the service's passes."""
 
 import logging
 import time
@@ -17,29 +17,29 @@ ReadSecret = Callable[[str, str], Awaitable[Mapping[str, bytes] | None]]
 """`(namespace, name)` to the Secret's data; None where there is none; raises ClusterError."""
 
 FRESH_S = 60.0
-"""Secrets are not watched: a good one is read at most so often, beside what the gateway reads."""
+"""Secrets are not watched: a usable one is read again after this time, unless the gateway did."""
 REQUEUE_AFTER_S = 15.0
-"""A bad one is read again so soon, though nothing changes."""
+"""One that cannot be used is read again after this time."""
 READ_LIMIT_S = 2.0
 
 
 @dataclass(slots=True)
 class _Secret:
-    """What is known of one: which keys have a value, never the values."""
+    """Which keys of one Secret have a value; never the values."""
 
     usable: frozenset[str] | None = frozenset()
     """None: there is no such Secret."""
     forbidden: str = ""
-    known: bool = False
+    was_read: bool = False
     """Whether it was ever read."""
     tried_at: float = float("-inf")
     users: set[ServiceKey] = field(default_factory=set)
 
 
 class KeySecrets:
-    """Remembers of each Secret that a service names which of its keys can be used.
+    """Which keys can be used, of each Secret that a service names.
 
-    The gateway reads through `read`: what a client's request finds out is in the status, too.
+    The gateway reads through `read`, so what it finds on a request reaches the status, too.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class KeySecrets:
         read_limit_s: float = READ_LIMIT_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`changed` is told of each service whose Secret is not as it was at the last read."""
+        """`changed` is called with each service whose Secret differs from the last read."""
         self._read_secret = read_secret
         self._changed = changed
         self._read_limit_s = read_limit_s
@@ -68,36 +68,36 @@ class KeySecrets:
         return data
 
     async def check(self, service: LLMService) -> None:
-        """Read the Secret that the service names, unless that was done a moment ago."""
-        known = self._use(service)
-        if known is None:
+        """Read the Secret that the service names, unless the last read is recent enough."""
+        secret = self._use(service)
+        if secret is None:
             return
         bad = self.problem(service) is not None
         now = self._clock()
-        if now - known.tried_at < (REQUEUE_AFTER_S if bad else FRESH_S):
+        if now - secret.tried_at < (REQUEUE_AFTER_S if bad else FRESH_S):
             return
-        known.tried_at = now
+        secret.tried_at = now
         try:
             with anyio.move_on_after(self._read_limit_s):
                 _, changed = await self._read(*self._used[service.key])
-                for key in known.users - {service.key} if changed else ():
+                for key in secret.users - {service.key} if changed else ():
                     self._changed(key)
         except ClusterError as error:
             about = {"service": str(service.key), "error": str(error)}
-            logger.debug("API key not looked at", extra=about)
+            logger.debug("API key not checked", extra=about)
 
     def problem(self, service: LLMService) -> str | None:
-        """Why nobody can use the service with any key; None where none is known."""
+        """Why no request can be let in, whatever key it has; None where nothing is wrong."""
         wanted = service.spec.endpoint.authentication
         if wanted is None:
             return None
         name, key = wanted.secret_ref.name, wanted.secret_ref.key
-        known = self._secrets.get((service.key.namespace, name))
-        if known is None or not known.known or key in (known.usable or ()):
+        secret = self._secrets.get((service.key.namespace, name))
+        if secret is None or not secret.was_read or key in (secret.usable or ()):
             return None
-        if known.forbidden:
-            why = f"Secret {name} may not be read ({known.forbidden}); let Hearth get it"
-        elif known.usable is None:
+        if secret.forbidden:
+            why = f"Secret {name} may not be read ({secret.forbidden}); let Hearth get it"
+        elif secret.usable is None:
             why = f"there is no Secret {name}; create it with the API key under {key!r}"
         else:
             why = f"Secret {name} has no value under {key!r}, or a blank one; set it"
@@ -107,7 +107,7 @@ class KeySecrets:
         )
 
     def requeue_after_s(self, service: LLMService) -> float | None:
-        """When another look may tell more."""
+        """Seconds after which the Secret is to be read again."""
         return REQUEUE_AFTER_S if self.problem(service) is not None else None
 
     def remove(self, key: ServiceKey) -> None:
@@ -126,12 +126,12 @@ class KeySecrets:
         if at is None:
             return None
         self._used[service.key] = at
-        known = self._secrets.setdefault(at, _Secret())
-        known.users.add(service.key)
-        return known
+        secret = self._secrets.setdefault(at, _Secret())
+        secret.users.add(service.key)
+        return secret
 
     async def _read(self, namespace: str, name: str) -> tuple[Mapping[str, bytes] | None, bool]:
-        """What it holds, and whether other keys can be used now than before."""
+        """The Secret's data, and whether which keys can be used has changed."""
         try:
             data = await self._read_secret(namespace, name)
         except Forbidden as error:
@@ -143,10 +143,10 @@ class KeySecrets:
     def _update(
         self, namespace: str, name: str, usable: frozenset[str] | None, *, forbidden: str = ""
     ) -> bool:
-        known = self._secrets.get((namespace, name))
-        if known is None:
+        secret = self._secrets.get((namespace, name))
+        if secret is None:
             return False  # no service names it
-        before = (known.usable, known.forbidden) if known.known else None
-        known.usable, known.forbidden, known.known = usable, forbidden, True
-        known.tried_at = self._clock()
+        before = (secret.usable, secret.forbidden) if secret.was_read else None
+        secret.usable, secret.forbidden, secret.was_read = usable, forbidden, True
+        secret.tried_at = self._clock()
         return before != (usable, forbidden)

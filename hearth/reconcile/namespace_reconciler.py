@@ -1,4 +1,4 @@
-"""One pass over one namespace: the Service that leads all its clients to the gateway."""
+"""One pass over one namespace: its shared Service, which points to the gateway."""
 
 import contextlib
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from hearth.routes import SpecRejection
 
 
 class NamespaceReconciler:
-    """Keeps `<shared service>` in every namespace that has a service."""
+    """Keeps the shared Service in every namespace that has an LLMService."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class NamespaceReconciler:
         release: Release,
         changed: Callable[[ServiceKey], None],
     ) -> None:
-        """`changed` is told of services whose namespace got, or lost, a reason to complain."""
+        """`changed` is called with each service of a namespace whose rejection came, or went."""
         self._cluster = cluster
         self._caches = caches
         self._release = release
@@ -33,11 +33,11 @@ class NamespaceReconciler:
         self._rejections: dict[str, SpecRejection] = {}
 
     def rejection(self, namespace: str) -> SpecRejection | None:
-        """Why this namespace has no shared endpoint; None where it has one."""
+        """Why this namespace has no shared Service; None where it has one."""
         return self._rejections.get(namespace)
 
     async def reconcile(self, namespace: str) -> float | None:
-        """One pass; seconds until another is worth while, though nothing is heard.
+        """One pass; returns the seconds after which another is due, though nothing changes.
 
         Raises ClusterError.
         """
@@ -48,7 +48,7 @@ class NamespaceReconciler:
         ]
         if not services:
             self._rejections.pop(namespace, None)
-            return None  # it goes with its last owner
+            return None  # Kubernetes deletes it with its last owner
         wanted = desired.render_shared(namespace, services, release=self._release)
         name = ServiceKey(namespace, wanted["metadata"]["name"])
         observed = self._caches.object(kinds.SERVICE, name)

@@ -1,4 +1,4 @@
-"""When services are looked at: each once at the start, and again when one is wanted or no more."""
+"""Initial-sync barrier; requeue of a service when its demand starts or stops."""
 
 import anyio
 
@@ -10,7 +10,7 @@ from hearth.routes import RouteTable
 
 
 class InitialSync:
-    """Knows which services have been looked at, well or not: one that cannot be reconciled must
+    """Which services had their first pass, successful or not: one that cannot be reconciled must
     not keep all others from being served."""
 
     def __init__(self, reconcile: Reconcile[ServiceKey]) -> None:
@@ -28,16 +28,16 @@ class InitialSync:
                 self._changed = anyio.Event()
 
     async def wait_for(self, keys: set[ServiceKey]) -> None:
-        """Return once each of `keys` has been looked at."""
+        """Return once each of `keys` had a pass."""
         while self._synced is not None and not keys <= self._synced:
             await self._changed.wait()
         self._synced = None
 
 
 class RequeueOnDemand:
-    """Has a service looked at when its phase no longer says whether it is wanted.
+    """Requeues a service whose phase contradicts its demand.
 
-    Only phases of a service without pods do: a busy one costs nothing here.
+    Only the phases of a service without pods depend on demand: a busy one costs nothing here.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class RequeueOnDemand:
         self._queue = queue
 
     def __call__(self, key: ServiceKey) -> None:
-        """A listener of the demand table."""
+        """Listen to the demand table."""
         route = self._routes.find(key)
         if route is None or route.phase not in ("ScaledToZero", "Pending"):
             return

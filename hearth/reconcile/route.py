@@ -1,4 +1,4 @@
-"""What gateway and scaler need to know of one service."""
+"""From one service and its observation to its route: what gateway and scaler read."""
 
 import dataclasses
 
@@ -25,7 +25,7 @@ def route(
     before: Route | None,
     key_problem: str | None = None,
 ) -> Route:
-    """The route as of now.  A refused spec still says who may ask: its key is never lost.
+    """The route as of now.  A rejected spec keeps its API key.
 
     Where the cluster itself lost it, nobody is served.  Of a spec that cannot be read the route
     before says who may ask, and how; where there is none, only who.
@@ -64,7 +64,7 @@ def route(
         response_timeout_s=chosen.response_timeout_s,
         idle_timeout_s=chosen.idle_timeout_s,
         authentication=KeyRef(secret=secret.name, key=secret.key) if secret else None,
-        # Pods are right of what they ask for, whatever became of the spec.
+        # Pods that run decide whether they ask for a key, whatever became of the spec.
         engine_keyed=engine_keyed or any(backend.engine_key for backend in backends),
         failure=observed.failure,
         rejection=rejection,

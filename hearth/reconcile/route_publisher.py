@@ -1,4 +1,4 @@
-"""Publish what gateway and scaler need to know of a service, as soon as it is known."""
+"""Publish routes, in the tick of the change that makes them differ."""
 
 import datetime
 import logging
@@ -25,17 +25,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SpecOutcome:
-    """What became of a spec."""
+    """What a pass decided about a spec."""
 
     runtime: str | None = None
-    """Of the pick; None where it failed."""
+    """The name of the InferenceRuntime; None where none could be selected."""
     rejection: SpecRejection | None = None
     warnings: tuple[str, ...] = ()
     readable: bool = True
     engine_keyed: bool = False
     """Whether the engine asks for a key of its own."""
     adopted: tuple[str, ...] = ()
-    """What becomes the service's own with what is written now."""
+    """Kind and name of the objects that this pass adopts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,10 +47,10 @@ class Published:
 
 
 class RoutePublisher:
-    """Writes the routes: what was decided of a spec, and what is seen of its backend.
+    """Writes the route table, from the outcome of a spec and from what its backend does.
 
-    What is seen is published in the tick in which it is heard of (`follow`): a pod that is ready
-    waits for no pass, which may be held up by a write, nor for passes of other services.
+    A change of a backend is published in the tick of its watch event (`follow`): a pod that is
+    ready waits for no pass, which a write may hold up, nor for passes of other services.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class RoutePublisher:
         self._histories: dict[ServiceKey, PodHistory] = {}
         self._outcomes: dict[ServiceKey, tuple[LLMService, SpecOutcome]] = {}
         self._unseen: dict[ServiceKey, Manifest] = {}
-        """ScaledObjects that were written, and are in no copy yet."""
+        """ScaledObjects that were written and are not in the cache yet."""
 
     def follow(self) -> Callable[[], None]:
         """Publish each change of a backend from now on; returns how to stop."""
@@ -98,7 +98,7 @@ class RoutePublisher:
         key = service.key
         last = self._routes.find(key)
         if last is not None and last.uid != service.metadata.uid:
-            self.remove(key)  # who asked the one before is not answered by another model
+            self.remove(key)  # requests for the one before must not reach another model
         self._outcomes[key] = (service, outcome)
         backend = self._caches.backend(service)
         inputs = self._status_inputs(service, outcome, backend)
@@ -131,14 +131,14 @@ class RoutePublisher:
         return Published(observed=observed, status=new_status)
 
     def remember_written(self, key: ServiceKey, stored: Iterable[Manifest]) -> None:
-        """What a pass wrote.  A ScaledObject counts at once: a status that says it is missing
-        would be written over as soon as it is heard of."""
+        """Take what a pass wrote.  A ScaledObject counts at once: a status that says it is missing
+        would be rewritten with its first watch event."""
         for manifest in stored:
             if manifest["kind"] == kinds.SCALED_OBJECT.kind:
                 self._unseen[key] = manifest
 
     def remove(self, key: ServiceKey) -> None:
-        """The service is gone."""
+        """Drop the route and the demand of a service."""
         self._histories.pop(key, None)
         self._outcomes.pop(key, None)
         self._unseen.pop(key, None)
@@ -151,7 +151,7 @@ class RoutePublisher:
 
     def _observe(self, service: LLMService, backend: ownership.Backend) -> Observed:
         key = service.key
-        # Where the status tells of a failure, the restarts are those of this activation.
+        # Where the status has a failure, earlier restarts belong to this activation.
         first = PodHistory(inherited=status.failed(service) is None)
         observed = observation.observe(
             backend.deployment,
@@ -163,7 +163,7 @@ class RoutePublisher:
         return observed
 
     def _with_probe_response(self, observed: Observed, key: ServiceKey) -> Observed:
-        """With what a pod that loads goes on answering to the gateway's readiness request."""
+        """With what a pod that loads last responded to the gateway's readiness probe."""
         probe = self._routes.settled_probe(key)
         if observed.stage is not Stage.LOADING or observed.message or probe is None:
             return observed
@@ -206,7 +206,7 @@ class RoutePublisher:
         )
 
     def _scaler_tls(self, service: LLMService, outcome: SpecOutcome) -> str | None:
-        """A refused spec changes nothing: KEDA goes on asking as the ScaledObject says."""
+        """A rejected spec changes nothing: KEDA goes on by the ScaledObject that is there."""
         standing = self._scaled_object(service)
         if outcome.rejection and standing is not None:
             return scaled_object.server_secret_of(standing)

@@ -1,4 +1,4 @@
-"""One pass over one LLMService: read, decide, publish the route, write, say so in the status."""
+"""One pass over one LLMService: read, decide, publish the route, write, report in the status."""
 
 import contextlib
 import datetime
@@ -55,12 +55,12 @@ class ServiceReconciler:
         self._key_secrets = key_secrets
         self._wall = wall
         self._terminating: dict[ServiceKey, str] = {}
-        """Services that go with their namespace, by uid."""
+        """By key, the uid of a service whose namespace is being deleted."""
 
     async def reconcile(self, key: ServiceKey) -> float | None:
-        """One pass; seconds until another is worth while, though nothing changes.
+        """One pass; returns the seconds after which another is due, though nothing changes.
 
-        Raises ClusterError for what another try may mend.
+        Raises ClusterError for what another pass may mend.
         """
         found = self._caches.parsed_services(key)
         if not found:
@@ -76,16 +76,16 @@ class ServiceReconciler:
         requeue_after_s = None
         uid = service.metadata.uid
         if service.metadata.deletion_timestamp or self._terminating.get(key) == uid:
-            self._publisher.remove(key)  # its objects go with it
+            self._publisher.remove(key)  # its owner references take its objects along
         else:
             try:
                 requeue_after_s = await self._reconcile_service(parsed)
             except Terminating:
-                # It has no deletion timestamp yet: the namespace's objects go in no order.
+                # It may have no deletion timestamp yet: a namespace's objects go in no order.
                 self._terminating[key] = uid
                 self._publisher.remove(key)
-                logger.info("namespace goes", extra={"service": str(key)})
-        # Last: that one of them cannot be written to is no harm to the other.
+                logger.info("namespace is being deleted", extra={"service": str(key)})
+        # Last, so that a status that cannot be written does not keep the other from being served.
         for other in found:
             if other is not parsed:
                 taken = desired.name_taken(other.service, service)
@@ -100,7 +100,7 @@ class ServiceReconciler:
         except ClusterError:
             known = self._routes.find(key)
             if known is None or known.uid != service.metadata.uid:
-                # Else what runs is served, whatever cannot be read now.
+                # A route that is there stays as it is: what runs is served.
                 self._publisher.publish(service, SpecOutcome())
             raise
         published = self._publisher.publish(service, outcome)
@@ -115,7 +115,7 @@ class ServiceReconciler:
                 outcome = replace(
                     outcome, rejection=SpecRejection(reason=reason, message=str(error))
                 )
-                # What is invalid stays so until a change; a quota or webhook may relent.
+                # What is invalid stays so until a change; a quota or webhook may change its mind.
                 requeue_after_s = min(requeue_after_s or spec_errors.RETRY_S, spec_errors.RETRY_S)
             published = self._publisher.publish(service, outcome)
         if outcome.readable:
@@ -130,7 +130,7 @@ class ServiceReconciler:
         return requeue_after_s
 
     async def _decide(self, parsed: ParsedService) -> tuple[SpecOutcome, tuple[Write, ...]]:
-        """Everything is rendered before anything is written."""
+        """The outcome and what to write: everything is rendered before anything is written."""
         service = parsed.service
         outdated = self._caches.crd_check.outdated(service.group)
         if outdated and outdated.rejection:
@@ -143,32 +143,32 @@ class ServiceReconciler:
             if broken := parsed.rejection or self._caches.runtime_rejection(runtime):
                 return SpecOutcome(runtime=runtime.name, rejection=broken), ()
             release = replace(self._release, keda=self._caches.keda)
-            wanted = desired.render(
+            target = desired.render(
                 service, runtime, release=release, host_folder=self._caches.host_folder(service)
             )
         except SpecError as error:
             return SpecOutcome(
                 runtime=runtime.name if runtime else None, rejection=error.rejection
             ), ()
-        planned = plan.writes(service, wanted, await self._observed(service, wanted))
+        planned = plan.writes(service, target, await self._observed(service, target))
         outcome = SpecOutcome(
             runtime=runtime.name,
             rejection=planned.rejection,
-            warnings=wanted.warnings,
-            engine_keyed=wanted.engine_keyed,
+            warnings=target.warnings,
+            engine_keyed=target.engine_keyed,
             adopted=planned.adopted,
         )
         return outcome, planned.writes
 
-    async def _observed(self, service: LLMService, wanted: Desired) -> list[Manifest]:
-        """What bears the service's label, and what else has a name that would be written.
+    async def _observed(self, service: LLMService, target: Desired) -> list[Manifest]:
+        """Objects with the service's label, and any other that has the name of a desired one.
 
-        Somebody else's object bears no label of ours: one that is not known is asked for by name,
-        once, before it would be created.
+        Somebody else's object has no label of ours: what the caches do not hold is read by name
+        before it would be created.
         """
         observed = self._caches.owned(service.key)
         known = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in observed}
-        for manifest in wanted.manifests:
+        for manifest in target.manifests:
             kind, name = kinds.of(manifest), manifest["metadata"]["name"]
             if (manifest["kind"], name) not in known:
                 with contextlib.suppress(NotFound):
@@ -176,7 +176,7 @@ class ServiceReconciler:
         return observed
 
     async def _annotate_loading_pods(self, service: LLMService, *, failed: bool) -> None:
-        """Nobody waits for it, and nothing fails with it."""
+        """Mark pods that load, for autoscalers of nodes.  A failure is logged, and no more."""
         for marked in loading_marks.writes(self._caches.backend(service).pods, failed=failed):
             try:
                 await self._cluster.apply(marked, manager=names.LOADING_MANAGER)
@@ -189,7 +189,7 @@ class ServiceReconciler:
     async def _check_key(
         self, service: LLMService, outcome: SpecOutcome, published: Published
     ) -> Published:
-        """After all else: what runs waits for no Secret."""
+        """Check the API key's Secret last, so that no route waits for it."""
         before = self._key_secrets.problem(service)
         await self._key_secrets.check(service)
         now = self._key_secrets.problem(service)
@@ -212,19 +212,19 @@ class ServiceReconciler:
         event = events.ServiceEvent("Normal", "Adopted", detail)
         await events.record(self._cluster, service, event, wall=self._wall())
 
-    async def _reject(self, service: LLMService, why: SpecRejection) -> None:
-        """Say that a service gets nothing at all."""
+    async def _reject(self, service: LLMService, rejection: SpecRejection) -> None:
+        """Write the status of a service that gets no objects and no route."""
         inputs = status.StatusInputs(
             observed=Observed(history=PodHistory()),
             demand=0,
-            autoscaling=status.ConditionState("False", why.reason, why.message),
-            rejection=why,
+            autoscaling=status.ConditionState("False", rejection.reason, rejection.message),
+            rejection=rejection,
         )
         now = status.build_status(service, inputs, wall=self._wall())
         await self._write_status(service, now)
 
     async def _write_status(self, service: LLMService, now: LLMServiceStatus) -> None:
-        """Write the status where it says something new, and Events for what changed."""
+        """Write the status if it differs, and Events for what changed."""
         if status.equal(service.status, now):
             return
         manifest = {
@@ -255,11 +255,11 @@ class ServiceReconciler:
             await events.record(self._cluster, service, event, wall=self._wall())
 
     def _requeue_after_s(
-        self, key: ServiceKey, observed: Observed, refused: SpecRejection | None
+        self, key: ServiceKey, observed: Observed, rejection: SpecRejection | None
     ) -> float | None:
-        """When to look again: a lease that runs out is no event, nor is a second sighting, nor the
-        end of an object that is not Hearth's."""
-        foreign = refused is not None and refused.reason == spec_errors.NOT_OWNED
+        """Nothing else triggers a pass at the end of an activation lease, at the time when a pod's
+        trouble counts as a failure, or when an object that is not Hearth's is deleted."""
+        foreign = rejection is not None and rejection.reason == spec_errors.NOT_OWNED
         waits = [
             observed.requeue_after_s,
             self._demand.lease_s(key) or None,

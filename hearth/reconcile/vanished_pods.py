@@ -1,4 +1,4 @@
-"""Tell the gateway of pods whose object is gone: a node taken away says no goodbye itself."""
+"""Publish pods whose object is gone: a node that is taken away closes no connection itself."""
 
 import logging
 from collections.abc import Callable
@@ -19,7 +19,7 @@ _REQUEUE_AFTER_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class VanishedPod:
-    """A pod that the informer has no more."""
+    """A pod that left the informer."""
 
     service: ServiceKey
     name: str
@@ -33,8 +33,8 @@ class VanishedPod:
 class VanishedPods:
     """Follows the pods, and publishes each that vanished; `reconcile` is the pass over `queue`.
 
-    A pod also leaves the informer when somebody takes its label off, to look at it in peace, say;
-    it runs on, and so do its streams.  So where requests are in flight the API server is asked.
+    A pod also leaves the informer when somebody takes its label off, to debug it, say; it runs on,
+    and so do its streams.  So where requests are in flight the API server is asked.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class VanishedPods:
         routes: RouteTable,
         in_flight: Callable[[ServiceKey], int],
     ) -> None:
-        # Whoever waits at a pod that is gone waits for this, not for the API server's good days.
+        # Requests at a pod that is gone wait for this: no long backoff.
         self.queue: WorkQueue[VanishedPod] = WorkQueue(backoff=Backoff(0.25, 5.0))
         self._cluster = cluster
         self._caches = caches
@@ -57,7 +57,7 @@ class VanishedPods:
         return self._caches.listen_pods(self._pod_changed)
 
     async def reconcile(self, pod: VanishedPod) -> float | None:
-        """Publish it if its object is gone; else look again while requests may be running there."""
+        """Publish it if its object is gone; else requeue while requests may be running there."""
         if self._in_flight(pod.service):
             try:
                 found = await self._cluster.get(kinds.POD, pod.service.namespace, pod.name)

@@ -1,4 +1,4 @@
-"""Tell whether the fields that Hearth set still stand in an observed object as it set them."""
+"""Whether an observed object still has the fields that Hearth set, as it set them."""
 
 from typing import Any
 
@@ -26,9 +26,9 @@ _KEYS = {
 
 
 def matches(desired: Any, observed: Any, *, field: str = "", amount: bool = False) -> bool:
-    """Whether `observed` says all that `desired` says.
+    """Whether `observed` has every field of `desired`, with its value.
 
-    What it says beyond (defaults of the server, others' fields) does not count.
+    More fields (defaults of the server, fields of others) do not count.
     """
     if observed is None:
         return field not in _KEPT and _empty(desired)
@@ -48,8 +48,8 @@ def _list_matches(desired: list[Any], observed: list[Any], field: str) -> bool:
     key = _KEYS.get(field)
     if key is None:
         return len(desired) == len(observed) and all(map(matches, desired, observed))
-    there = {item.get(key): item for item in observed if isinstance(item, dict)}
-    return all(matches(item, there.get(item[key])) for item in desired)
+    by_key = {item.get(key): item for item in observed if isinstance(item, dict)}
+    return all(matches(item, by_key.get(item[key])) for item in desired)
 
 
 def _empty(desired: Any) -> bool:

@@ -18,7 +18,7 @@ from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete, Wr
 
 
 class WriteRejected(ClusterError):
-    """The cluster will not have one of the objects: it is wrong, or a quota or webhook says no."""
+    """The cluster rejects one of the objects: it is invalid, or a quota or webhook denies it."""
 
     def __init__(self, manifest: Manifest, error: ClusterError) -> None:
         self.kind: str = manifest["kind"]
@@ -26,7 +26,7 @@ class WriteRejected(ClusterError):
 
 
 async def execute(cluster: Cluster, writes: Iterable[Write]) -> list[Manifest]:
-    """One after the other, in order; each may be repeated.  Returns what stands there now.
+    """One after the other, in order; each may be repeated.  Returns the objects as stored.
 
     Raises ClusterError at the first that fails: Conflict means that what was decided on is no
     longer so, and that another pass decides anew; Terminating, that all will be gone.
@@ -72,13 +72,13 @@ async def _apply_replicas(cluster: Cluster, write: ApplyReplicas) -> Manifest:
             _identified(write.replicas, applied), manager=names.REPLICAS_MANAGER, force=False
         )
     except Conflict:
-        # Someone scales already: own nothing of it.
+        # Someone scales already: release the field.
         await cluster.apply(_identified(write.release, applied), manager=names.REPLICAS_MANAGER)
     return applied
 
 
 def _identified(manifest: Manifest, stored: Manifest) -> Manifest:
-    """With the uid of the object it is about, so that it never comes back from the dead."""
+    """With the uid of the stored object, so that a deleted one is never created again."""
     return {
         **manifest,
         "metadata": {**manifest["metadata"], "uid": stored["metadata"]["uid"]},

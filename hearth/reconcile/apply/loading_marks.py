@@ -1,4 +1,4 @@
-"""Mark the pods that load, so that no autoscaler of nodes takes theirs away meanwhile.
+"""Mark pods that load, so that no autoscaler of nodes removes their node meanwhile.
 
 The marks are on the pod itself: in the template they would roll the pods out to come and to go.
 """
@@ -17,7 +17,7 @@ MARKS = {
 
 
 def writes(pods: Iterable[Manifest], *, failed: bool) -> Iterator[Manifest]:
-    """What to apply, with the manager names.LOADING_MANAGER, so that the right pods are marked.
+    """Pods to apply with the manager names.LOADING_MANAGER, so that these are marked:
 
     | pod                                                  | marked        |
     | ---------------------------------------------------- | ------------- |

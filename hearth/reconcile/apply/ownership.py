@@ -1,4 +1,4 @@
-"""Whose an object is: by uid, through every link of the chain of owners; never by a label alone."""
+"""Which service an object belongs to: by uid along the chain of owners, never by a label alone."""
 
 import hashlib
 import json
@@ -14,24 +14,24 @@ from hearth.reconcile.apply import drift
 
 _HASH_LABEL = "pod-template-hash"
 _LONGEST_BASE = 58
-"""So much of `<owner>-` the API server keeps in a name that it generates."""
+"""Longest prefix that the API server keeps of `<owner>-` in a generated name."""
 _TEMPLATE = "template"
 _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Backend:
-    """What of a namespace belongs to one service."""
+    """The Deployment and pods of one service."""
 
     deployment: Manifest | None = None
     """The service's own; None where there is none, or somebody else's of that name."""
     pods: tuple[Manifest, ...] = ()
     foreign: tuple[str, ...] = ()
-    """What bears the service's labels, lives, and is not of its Deployment: for people."""
+    """What runs with the service's labels and is not of its Deployment, for a warning."""
 
 
 def controller(manifest: Manifest) -> Mapping[str, Any]:
-    """The owner reference to what controls it; empty without one."""
+    """The owner reference of the controller; empty without one."""
     owners = manifest["metadata"].get("ownerReferences") or ()
     return next((owner for owner in owners if owner.get("controller")), {})
 
@@ -43,20 +43,20 @@ def controlled(service: LLMService, manifest: Manifest) -> bool:
 
 
 def adoptable(service: LLMService, manifest: Manifest) -> bool:
-    """Whether Hearth wrote it for a service of this name, and nothing controls it any more.
+    """Whether Hearth wrote it for a service of this name, and it has no controller any more.
 
     So is what a backup tool restores, since it drops owner references, and what
     `kubectl delete --cascade=orphan` leaves behind.
     """
     metadata = manifest["metadata"]
     labels = metadata.get("labels") or {}
-    ours = names.selector(service.key).items() <= labels.items()
+    own = names.selector(service.key).items() <= labels.items()
     written = names.HASH_ANNOTATION in (metadata.get("annotations") or {})
-    return ours and written and not controller(manifest)
+    return own and written and not controller(manifest)
 
 
 def trim_replica_set(replica_set: Manifest) -> Manifest:
-    """What a chain of owners needs of a ReplicaSet; of each revision there is one, for ever."""
+    """The parts of a ReplicaSet that `backend` needs: there is one for each old revision, too."""
     metadata = replica_set["metadata"]
     kept = ("name", "namespace", "uid", "resourceVersion", "labels", "ownerReferences")
     return {
@@ -82,7 +82,7 @@ def backend(
     replica_sets: Iterable[Manifest] | None,
     known: Container[str] = (),
 ) -> Backend:
-    """The service's own of what has its name or bears its label.
+    """The Deployment and pods that belong to this very service.
 
     `replica_sets`: trimmed by `trim_replica_set`; None where Deployments own pods directly (one
     machine).
@@ -98,7 +98,7 @@ def backend(
     if deployment is None or not controlled(service, deployment):
         return Backend()
     sets = None if replica_sets is None else {one["metadata"]["uid"]: one for one in replica_sets}
-    ours: list[Manifest] = []
+    own: list[Manifest] = []
     foreign: list[str] = []
     for pod in pods:
         owner = pod if sets is None else sets.get(controller(pod).get("uid", ""))
@@ -109,14 +109,14 @@ def backend(
             or _is_younger(pod, service)
             or _has_current_template(pod, owner, deployment)
         ):
-            ours.append(pod)
+            own.append(pod)
     return Backend(
-        deployment=deployment, pods=tuple(ours), foreign=tuple(dict.fromkeys(sorted(foreign)))
+        deployment=deployment, pods=tuple(own), foreign=tuple(dict.fromkeys(sorted(foreign)))
     )
 
 
 def warnings(service: LLMService, foreign: tuple[str, ...]) -> tuple[str, ...]:
-    """A sentence for a condition about what bears the service's labels without being its own."""
+    """A sentence for a condition about pods with the service's labels that are not its own."""
     if not foreign:
         return ()
     more = f" and {len(foreign) - _NAMED} more" if len(foreign) > _NAMED else ""
@@ -136,7 +136,7 @@ def _owned_by(pod: Manifest, owner: Manifest | None, deployment: Manifest) -> bo
 
 
 def _is_younger(pod: Manifest, service: LLMService) -> bool:
-    """Times are whole seconds and the API server's own; what is equal is looked at."""
+    """Times are whole seconds, set by the API server: an equal one decides nothing."""
     created: str = pod["metadata"].get("creationTimestamp", "")
     return created > service.metadata.creation_timestamp
 
@@ -159,7 +159,7 @@ def _foreign(pod: Manifest, owner: Manifest | None, deployment: Manifest) -> Ite
     if not by or by.get("uid") == deployment["metadata"]["uid"]:
         yield f"Pod {metadata['name']}"
     elif by.get("kind") == kinds.REPLICA_SET.kind and owner is None:
-        return  # not heard of yet
+        return  # not in the cache yet
     elif by.get("kind") == kinds.JOB.kind or by.get("name") == deployment["metadata"]["name"]:
         return  # a Job's work, or a Deployment of before that is on its way out
     else:

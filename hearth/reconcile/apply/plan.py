@@ -1,4 +1,4 @@
-"""Decide which writes turn what is there into what should be."""
+"""From desired and observed objects to the writes that make them equal."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from hearth.reconcile.spec import spec_errors
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """`cluster.create`: for what is written once.  AlreadyExists: look again."""
+    """`cluster.create`, for what is written once.  AlreadyExists asks for another pass."""
 
     manifest: Manifest
 
@@ -34,7 +34,7 @@ class Apply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApplyReplicas:
-    """Give a Deployment its first replicas without owning that field ever after.
+    """Give a Deployment its first replicas without owning that field afterwards.
 
     Four steps, repeatable from any of them; `main` and `replicas` may get, as metadata.uid, that
     of the answer before:
@@ -53,7 +53,7 @@ class ApplyReplicas:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """`cluster.delete`, by uid: owned by the service, and no longer wanted."""
+    """`cluster.delete`, by uid: owned by the service and no longer desired."""
 
     manifest: Manifest
 
@@ -68,11 +68,11 @@ class Plan:
     writes: tuple[Write, ...] = ()
     rejection: routes.SpecRejection | None = None
     adopted: tuple[str, ...] = ()
-    """Kind and name of what becomes the service's own with these writes."""
+    """Kind and name of the objects that these writes adopt."""
 
 
 def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) -> Plan:
-    """The writes for one service, none where everything stands.
+    """The writes for one service; none where nothing differs.
 
     `observed`: every object of the namespace that bears a desired kind and name, or the
     service's label.  One that this very LLMService does not control is adopted where Hearth wrote
@@ -99,7 +99,7 @@ def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) 
 
 
 def shared_service(wanted: Manifest, observed: Manifest | None) -> Plan:
-    """The same for the namespace's shared Service, which no single service controls."""
+    """The same for a namespace's shared Service, which has no controller."""
     if observed is not None and not _written_by_hearth(observed):
         return Plan(
             rejection=_not_owned(
@@ -193,7 +193,7 @@ def _has_changed(wanted: Manifest, found: Manifest) -> bool:
 
 
 def _deletions(service: LLMService, orphans: Iterable[Manifest]) -> list[Delete]:
-    """A claim is not among them: it holds what someone may need, and goes with the service."""
+    """A PVC is not among them: it holds data, and is deleted with the service."""
     doomed = [
         found
         for found in orphans
@@ -202,7 +202,7 @@ def _deletions(service: LLMService, orphans: Iterable[Manifest]) -> list[Delete]
         and ownership.controlled(service, found)
         and not _is_terminating(found)
     ]
-    # KEDA must not scale what is about to go.
+    # KEDA must not scale what is about to be deleted.
     doomed.sort(key=lambda found: bool(found["kind"] != kinds.SCALED_OBJECT.kind))
     return [Delete(found) for found in doomed]
 
@@ -249,7 +249,7 @@ def _remedy(service: LLMService, found: Manifest) -> str:
 
 
 def _adopting(wanted: Manifest, found: Manifest) -> Manifest:
-    """For the version that was looked at: whoever else takes it in the meantime has it.
+    """For the observed version only: an object that someone else adopts meanwhile stays theirs.
 
     A claim is written once: of it nothing but the owner.
     """

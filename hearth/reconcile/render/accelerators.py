@@ -1,4 +1,4 @@
-"""What differs from vendor to vendor in the serving pod: devices, and what the host must lend."""
+"""The accelerators of a serving pod, by vendor: device limits, and what it mounts of the host."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from hearth.api.runtime import InferenceRuntime
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRequest:
-    """What one pod asks for; `limits` is empty where no device is."""
+    """What one pod asks for; `limits` is empty for a vendor without devices."""
 
     limits: dict[str, str]
     volumes: tuple[Manifest, ...] = ()

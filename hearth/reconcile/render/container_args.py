@@ -36,7 +36,7 @@ def env(
     """The pod's address, what the engine asks for (its Secret and the key there), the runtime's
     variables, rendered, then those that it does not set itself.
 
-    A name stands once, with its last value, as a kubelet reads a list that has it twice.  Raises
+    A name is there once, with its last value, as a kubelet reads a list that has it twice.  Raises
     SpecError, naming the field.
     """
     data = template.Data(model_path=model_path, service=service.key)
@@ -49,7 +49,7 @@ def env(
             value = _render(variable.value, data, runtime=runtime, field=field)
             own[variable.name] = {**own[variable.name], "value": value}
     rest = {name: {"name": name, "value": value} for name, value in defaults.items()}
-    # The address first: values may refer to what stands before them.
+    # The address first: values may refer to variables before them.
     given = [POD_IP, *([_engine_key(*engine_key)] if engine_key else [])]
     first = {variable["name"]: variable for variable in given if variable["name"] not in own}
     return list((first | own | {n: v for n, v in rest.items() if n not in own}).values())

@@ -102,7 +102,7 @@ def render_options(service: LLMService, runtime: InferenceRuntime, model: Source
 
 
 def render_service(inputs: DeploymentInputs) -> Manifest:
-    """The Service that leads to the pods; its labels and annotations say where metrics are."""
+    """The Service of the pods; its labels and annotations announce where metrics are."""
     key, spec = inputs.service.key, inputs.runtime.spec
     port = spec.container.port
     metrics = spec.metrics

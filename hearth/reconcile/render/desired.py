@@ -34,7 +34,7 @@ class Desired:
     initial_replicas: int
     """Replicas of the Deployment when it is created; the manifest itself never says any."""
     warnings: tuple[str, ...]
-    """What works, but maybe not as meant."""
+    """Sentences about what works, but maybe not as meant."""
     engine_keyed: bool = False
     """Whether the engine asks for a key of its own."""
 
@@ -123,7 +123,7 @@ def first_of(a: LLMService, b: LLMService) -> LLMService:
 
 
 def name_taken(service: LLMService, by: LLMService) -> SpecError:
-    """What the later of two services is told."""
+    """The error of the later of two services."""
     return SpecError(
         spec_errors.NAME_TAKEN,
         f"metadata.name: an LLMService {service.key} of {by.group} was there before; delete one of"
@@ -187,7 +187,7 @@ def _owned(manifest: Manifest, service: LLMService) -> Manifest:
 
 
 def _hashed(manifest: Manifest) -> Manifest:
-    """With an annotation that says what was wanted; of a claim, only what is written once."""
+    """With an annotation that is a hash of what is desired; of a PVC, only of its spec."""
     once = manifest["kind"] == kinds.CLAIM.kind
     text = json.dumps(manifest["spec"] if once else manifest, sort_keys=True)
     metadata = manifest["metadata"]

@@ -1,4 +1,4 @@
-"""Render the names under which clients in the cluster reach the gateway."""
+"""Render the Services under whose names clients in the cluster reach the gateway."""
 
 from collections.abc import Iterable
 

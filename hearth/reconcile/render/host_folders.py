@@ -1,4 +1,4 @@
-"""Which service has a node's folder that two have by name: the second group joins with a hyphen.
+"""Which service caches in a node's folder that is two services' by name.
 
 Namespace `a-b` with a service `c`, and `a` with `b-c`, would be one folder with two writers.
 """
@@ -15,15 +15,15 @@ from hearth.cache import volume
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostFolder:
-    """What becomes of one service's."""
+    """Where one service caches on its nodes."""
 
     apart: bool = False
-    """Whether it has one that no other service can have by name."""
+    """Whether it is a folder that no other service can have by name."""
     warnings: tuple[str, ...] = ()
 
 
 def index_keys(manifest: Manifest) -> Iterator[str]:
-    """An index: the folder that an LLMService would have by name, where others may have it too."""
+    """For an index: the folder that an LLMService has by name, where another may have the same."""
     spec = _part(manifest, "spec")
     uri = _part(_part(spec, "model"), "source").get("uri")
     staged = isinstance(uri, str) and uri.startswith("pvc://")
@@ -39,7 +39,7 @@ def index_keys(manifest: Manifest) -> Iterator[str]:
 def choose(
     service: LLMService, sharing: Iterable[Manifest], deployment: Manifest | None
 ) -> HostFolder:
-    """`sharing`: every LLMService with the same mark, this one too.  `deployment`: its own.
+    """`sharing`: every LLMService with the same index key, this one too.  `deployment`: its own.
 
     The older service has the folder.  The other gets one apart, and keeps it when the older one is
     gone: what it has downloaded is there.
@@ -73,6 +73,6 @@ def _mounted(deployment: Manifest | None) -> set[str]:
 
 
 def _part(manifest: Any, name: str) -> dict[str, Any]:
-    """What a cluster holds need not be of the shape that was meant."""
+    """A manifest need not have the shape that the schema asks for."""
     found = manifest.get(name) if isinstance(manifest, dict) else None
     return found if isinstance(found, dict) else {}

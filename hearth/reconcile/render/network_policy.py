@@ -1,4 +1,4 @@
-"""Render the NetworkPolicy that lets nobody past the gateway to a service with a key of its own.
+"""Render the NetworkPolicy of a service with authentication: its pods are reached by the gateway.
 
 The kubelet's probes come from the pod's own node, which no policy keeps out.
 """
@@ -11,12 +11,12 @@ from hearth.reconcile.render.release import Release
 
 
 def has_authentication(service: LLMService) -> bool:
-    """Whether not everybody may use the service."""
+    """Whether the service asks for an API key."""
     return service.spec.endpoint.authentication is not None
 
 
 def render(service: LLMService, *, release: Release) -> Manifest:
-    """For its backend's pods: the gateway's pods may reach them, and whoever scrapes metrics."""
+    """Only pods of the gateway, and of namespaces that scrape metrics, may reach the backend."""
     key = service.key
     return {
         "apiVersion": kinds.NETWORK_POLICY.api_version,

@@ -1,4 +1,4 @@
-"""What a runtime's annotations say of the pods of one service."""
+"""The options of a runtime's annotations, for the pods of one service."""
 
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from hearth.reconcile.spec import spec_errors
 from hearth.reconcile.spec.spec_errors import SpecError
 
 _OWN_PREFIXES = (f"{names.DOMAIN}/", options.PREFIX, "deployment.kubernetes.io/")
-"""What begins so is Hearth's, or the Deployment controller's."""
+"""Keys with these prefixes are Hearth's, or the Deployment controller's."""
 _HASH_LABEL = "pod-template-hash"
 """The Deployment controller's."""
 _SYS_ADMIN = {"SYS_ADMIN", "CAP_SYS_ADMIN"}
@@ -36,14 +36,14 @@ _DEFAULTS: dict[Vendor, tuple[Manifest, Manifest]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodOptions:
-    """Rendered for one service; empty where the runtime says nothing."""
+    """Rendered for one service; empty without annotations."""
 
     labels: dict[str, str]
     annotations: dict[str, str]
     spec: Manifest
     """Fields of the pod's spec."""
     pod_security: Manifest
-    """What was said and the default; a null takes away what else would stand there."""
+    """The annotation over the default; a null removes a field that would be there."""
     container_security: Manifest
     engine_key: tuple[str, str] | None
     """Secret and key in it."""
@@ -58,40 +58,44 @@ def render(
     own_labels: Container[str],
     own_annotations: Container[str],
 ) -> PodOptions:
-    """What the runtime says, with its templates filled in; Hearth's own keys are left out.
+    """The options with their Go templates rendered; Hearth's own keys are left out.
 
     Raises SpecError, naming the annotation.
     """
     try:
-        said = runtime_options.parse(runtime.metadata.annotations)
+        annotated = runtime_options.parse(runtime.metadata.annotations)
     except options.BadOption as error:
         raise SpecError(spec_errors.RENDER, f"InferenceRuntime {runtime.name}: {error}") from error
     reader = _Reader(runtime, data)
-    labels = reader.labels(said.labels)
-    annotations = reader.fill(runtime_options.ANNOTATIONS, said.annotations)
-    own = {
-        runtime_options.LABELS: set(_own(labels, own_labels)),
-        runtime_options.ANNOTATIONS: set(_own(annotations, own_annotations)),
+    labels = reader.labels(annotated.labels)
+    annotations = reader.fill(runtime_options.ANNOTATIONS, annotated.annotations)
+    reserved = {
+        runtime_options.LABELS: set(_reserved(labels, own_labels)),
+        runtime_options.ANNOTATIONS: set(_reserved(annotations, own_annotations)),
     }
     pod, container = _DEFAULTS[runtime.spec.vendor]
     return PodOptions(
-        labels={k: v for k, v in labels.items() if k not in own[runtime_options.LABELS]},
+        labels={k: v for k, v in labels.items() if k not in reserved[runtime_options.LABELS]},
         annotations={
-            k: v for k, v in annotations.items() if k not in own[runtime_options.ANNOTATIONS]
+            k: v for k, v in annotations.items() if k not in reserved[runtime_options.ANNOTATIONS]
         },
         spec={
-            **reader.name("runtimeClassName", runtime_options.RUNTIME_CLASS, said.runtime_class),
-            **reader.name("priorityClassName", runtime_options.PRIORITY_CLASS, said.priority_class),
+            **reader.name(
+                "runtimeClassName", runtime_options.RUNTIME_CLASS, annotated.runtime_class
+            ),
+            **reader.name(
+                "priorityClassName", runtime_options.PRIORITY_CLASS, annotated.priority_class
+            ),
         },
-        pod_security=pod | reader.fill(runtime_options.POD_SECURITY, said.pod_security),
+        pod_security=pod | reader.fill(runtime_options.POD_SECURITY, annotated.pod_security),
         container_security=_container(
-            container, reader.fill(runtime_options.CONTAINER_SECURITY, said.container_security)
+            container, reader.fill(runtime_options.CONTAINER_SECURITY, annotated.container_security)
         ),
-        engine_key=reader.key(said.engine_key),
+        engine_key=reader.key(annotated.engine_key),
         without_effect=tuple(
             f"InferenceRuntime {runtime.name}: annotation {annotation}: {key} is set by Hearth or"
             " by Kubernetes and stays as it is; remove it"
-            for annotation, keys in own.items()
+            for annotation, keys in reserved.items()
             for key in sorted(keys)
         ),
     )
@@ -99,7 +103,7 @@ def render(
 
 @dataclass(frozen=True, slots=True)
 class _Reader:
-    """Fills templates in; what is wrong becomes a rejection that names its annotation."""
+    """Renders Go templates; a mistake becomes a SpecError that names its annotation."""
 
     runtime: InferenceRuntime
     data: template.Data
@@ -117,28 +121,28 @@ class _Reader:
         except functions.TemplateError as error:
             raise self._refused(annotation, error) from error
 
-    def labels(self, said: Mapping[str, str]) -> dict[str, str]:
-        found: dict[str, str] = self.fill(runtime_options.LABELS, said)
+    def labels(self, annotated: Mapping[str, str]) -> dict[str, str]:
+        rendered: dict[str, str] = self.fill(runtime_options.LABELS, annotated)
         try:
-            for name, value in found.items():
+            for name, value in rendered.items():
                 runtime_options.check_label(name, value)
         except ValueError as error:
             raise self._refused(runtime_options.LABELS, error) from error
-        return found
+        return rendered
 
-    def name(self, field: str, annotation: str, said: str | None) -> Manifest:
-        if said is None:
+    def name(self, field: str, annotation: str, annotated: str | None) -> Manifest:
+        if annotated is None:
             return {}
         try:
-            return {field: runtime_options.check_name(self.fill(annotation, said))}
+            return {field: runtime_options.check_name(self.fill(annotation, annotated))}
         except ValueError as error:
             raise self._refused(annotation, error) from error
 
-    def key(self, said: str | None) -> tuple[str, str] | None:
-        if said is None:
+    def key(self, annotated: str | None) -> tuple[str, str] | None:
+        if annotated is None:
             return None
         try:
-            return runtime_options.split_key(self.fill(runtime_options.ENGINE_KEY, said))
+            return runtime_options.split_key(self.fill(runtime_options.ENGINE_KEY, annotated))
         except ValueError as error:
             raise self._refused(runtime_options.ENGINE_KEY, error) from error
 
@@ -149,16 +153,16 @@ class _Reader:
         )
 
 
-def _own(found: Mapping[str, str], own: Container[str]) -> Iterator[str]:
-    for key in found:
-        if key in own or key == _HASH_LABEL or key.startswith(_OWN_PREFIXES):
+def _reserved(rendered: Mapping[str, str], reserved: Container[str]) -> Iterator[str]:
+    for key in rendered:
+        if key in reserved or key == _HASH_LABEL or key.startswith(_OWN_PREFIXES):
             yield key
 
 
-def _container(default: Manifest, said: Manifest) -> Manifest:
-    """The serving container's; nulls are left out."""
-    added = (said.get("capabilities") or {}).get("add") or ()
-    if said.get("privileged") or _SYS_ADMIN & set(added):
+def _container(default: Manifest, annotated: Manifest) -> Manifest:
+    """The serving container's security context; nulls are left out."""
+    added = (annotated.get("capabilities") or {}).get("add") or ()
+    if annotated.get("privileged") or _SYS_ADMIN & set(added):
         # The API server refuses these together with allowPrivilegeEscalation: false.
         default = {k: v for k, v in default.items() if k != "allowPrivilegeEscalation"}
-    return {name: value for name, value in {**default, **said}.items() if value is not None}
+    return {name: value for name, value in {**default, **annotated}.items() if value is not None}

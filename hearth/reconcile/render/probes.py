@@ -1,4 +1,4 @@
-"""Render the serving container's probes and its end; the arithmetic of how long each may take."""
+"""Render the serving container's probes and preStop hook, and how long each may take."""
 
 import math
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _MARGIN_S = 10
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbeSettings:
-    """DeploymentInputs of a Deployment, its pod and its container."""
+    """Fields of a Deployment, its pod and its container."""
 
     probes: Manifest
     startup_s: int

@@ -1,4 +1,4 @@
-"""What the installation decides about every rendered object."""
+"""What the Helm release decides about every rendered object."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -7,7 +7,7 @@ from hearth import names
 from hearth.api import rules
 
 BackendGuard = Literal["policy", "warn", "off"]
-"""What is done about the way past the gateway to a service with a key of its own."""
+"""What is done about requests that reach a backend without the gateway's check of its key."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +33,7 @@ class Release:
     backend_guard: BackendGuard = "off"
     """`policy`: a NetworkPolicy; `warn`: a warning on the service."""
     scrape_namespaces: tuple[str, ...] = ()
-    """Whose pods may reach guarded backends all the same."""
+    """Namespaces whose pods may reach guarded backends, too."""
     mark_loading: bool = False
     """Whether pods that load are marked for autoscalers of nodes."""
 
@@ -49,6 +49,6 @@ class Release:
 
     @property
     def scaler_address(self) -> str:
-        """What KEDA dials, mutual TLS apart."""
+        """The address that KEDA dials in plaintext."""
         host = f"{names.release_scaler(self.name)}.{self.namespace}.svc"
         return self.scaler or f"{host}:{self.scaler_port}"

@@ -1,4 +1,4 @@
-"""Render the KEDA ScaledObject of one service, and read back what stands there."""
+"""Render the KEDA ScaledObject of one service, and read one that is there."""
 
 from hearth import names, trigger
 from hearth.api.llmservice import LLMService
@@ -21,16 +21,16 @@ def render(service: LLMService, *, release: Release) -> Manifest:
     Raises SpecError for a metric or connection that is not built.
     """
     _check(service, release)
-    key, wanted = service.key, service.spec.scaling
-    window_s = int(wanted.scale_down_stabilization)
+    key, scaling = service.key, service.spec.scaling
+    window_s = int(scaling.scale_down_stabilization)
     # Above zero KEDA only lifts to the minimum, and warns of settings that then have no meaning.
     # Whole seconds to KEDA; at zero it would ask without a pause.
     polling_s = max(1, round(release.polling_interval_s))
     to_zero = {"pollingInterval": polling_s, "cooldownPeriod": window_s}
-    tls = wanted.external_scaler.tls if wanted.external_scaler else None
+    tls = scaling.external_scaler.tls if scaling.external_scaler else None
     metadata = trigger.render(
         trigger.Trigger(
-            target=wanted.target,
+            target=scaling.target,
             uid=service.metadata.uid,
             server_secret=tls.server_secret_name if tls else "",
         ),
@@ -65,9 +65,9 @@ def render(service: LLMService, *, release: Release) -> Manifest:
                 "kind": kinds.DEPLOYMENT.kind,
                 "name": names.deployment(key),
             },
-            "minReplicaCount": wanted.min,
-            "maxReplicaCount": wanted.max,
-            **(to_zero if wanted.min == 0 else {}),
+            "minReplicaCount": scaling.min,
+            "maxReplicaCount": scaling.max,
+            **(to_zero if scaling.min == 0 else {}),
             "advanced": {
                 "horizontalPodAutoscalerConfig": {
                     "behavior": {"scaleDown": {"stabilizationWindowSeconds": window_s}}
@@ -79,7 +79,7 @@ def render(service: LLMService, *, release: Release) -> Manifest:
 
 
 def render_service(service: LLMService, *, release: Release) -> Manifest:
-    """The name that KEDA dials for mutual TLS; it leads to the scaler that all services share."""
+    """The Service that KEDA dials for mutual TLS: a name of the scaler that all services share."""
     key = service.key
     return {
         "apiVersion": kinds.SERVICE.api_version,
@@ -98,13 +98,13 @@ def render_service(service: LLMService, *, release: Release) -> Manifest:
 
 
 def server_secret(service: LLMService) -> str | None:
-    """Secret with the certificate for KEDA that the spec wants; None: plaintext."""
+    """The Secret with the scaler's certificate, from the spec; None: plaintext."""
     external = service.spec.scaling.external_scaler
     return external.tls.server_secret_name if external and external.tls else None
 
 
 def server_secret_of(scaled_object: Manifest) -> str | None:
-    """The same of a ScaledObject that stands: what KEDA does now, whatever the spec says."""
+    """The same of a ScaledObject that is there: what KEDA uses now, whatever the spec is."""
     for one in scaled_object["spec"].get("triggers", ()):
         try:
             return trigger.read(one.get("metadata") or {}).server_secret or None
@@ -125,9 +125,9 @@ def paused(scaled_object: Manifest | None) -> bool:
 
 
 def _check(service: LLMService, release: Release) -> None:
-    wanted = service.spec.scaling
-    if wanted.metric != "queueDepth":
-        raise _error("metric", f"{wanted.metric} is not supported; use queueDepth")
+    scaling = service.spec.scaling
+    if scaling.metric != "queueDepth":
+        raise _error("metric", f"{scaling.metric} is not supported; use queueDepth")
     if release.scaler and server_secret(service):
         raise _error(
             "externalScaler.tls",

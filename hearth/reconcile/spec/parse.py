@@ -1,4 +1,4 @@
-"""Read what a cluster holds and hold it to the API's rules: nothing in it makes Hearth fail."""
+"""Parse LLMServices and check the API's rules: no manifest makes Hearth fail."""
 
 from dataclasses import dataclass
 
@@ -76,13 +76,13 @@ def _reason(broken: Broken) -> str:
 
 
 def _authentication(spec: object) -> Manifest:
-    """Who may ask: what runs must not be open to all for a mistake elsewhere, nor for one here."""
+    """The API key of a spec that cannot be read: no mistake must open what runs to all clients."""
     endpoint = spec.get("endpoint") if isinstance(spec, dict) else None
-    said = endpoint.get("authentication") if isinstance(endpoint, dict) else endpoint
-    if said is None:
+    authentication = endpoint.get("authentication") if isinstance(endpoint, dict) else endpoint
+    if authentication is None:
         return {}
     try:
-        Authentication.model_validate(said)
+        Authentication.model_validate(authentication)
     except ValidationError:
-        said = {"secretRef": {"name": _NO_NAME, "key": _NO_NAME}}
-    return {"authentication": said}
+        authentication = {"secretRef": {"name": _NO_NAME, "key": _NO_NAME}}
+    return {"authentication": authentication}

@@ -1,4 +1,4 @@
-"""Pick the InferenceRuntime that serves a service."""
+"""Select the InferenceRuntime that serves a service."""
 
 from collections.abc import Iterable, Iterator
 
@@ -9,7 +9,7 @@ from hearth.reconcile.spec import spec_errors
 from hearth.reconcile.spec.spec_errors import SpecError
 
 IndexKey = tuple[str, str]
-"""`name` or `vendor`, and which."""
+"""`name` or `vendor`, and its value."""
 
 
 def pick(service: LLMService, runtimes: Iterable[InferenceRuntime]) -> InferenceRuntime:
@@ -38,13 +38,13 @@ def pick(service: LLMService, runtimes: Iterable[InferenceRuntime]) -> Inference
 
 
 def runtime_index_keys(runtime: Manifest) -> Iterator[IndexKey]:
-    """Names under which a service may ask for this runtime."""
+    """Keys under which a service may ask for this runtime."""
     yield "name", runtime["metadata"]["name"]
     yield "vendor", _text(_part(runtime, "spec").get("vendor"))
 
 
 def service_index_keys(service: Manifest) -> Iterator[IndexKey]:
-    """Marks of which a change (or an end) may change what `pick` answers.
+    """Keys of runtimes whose change, or deletion, may change what `pick` returns.
 
     Read from the manifest as it is, for an index: to parse a thousand services for each change of
     a runtime would hold up the event loop.
@@ -56,7 +56,7 @@ def service_index_keys(service: Manifest) -> Iterator[IndexKey]:
     vendors = _part(wanted, "selector").get("vendor")
     for vendor in vendors if isinstance(vendors, list) else ():
         yield "vendor", _text(vendor)
-    # One that changed its vendor is no longer told by it: who resolved to it must look again.
+    # A runtime that changed its vendor is found by its name only.
     if resolved := _text(_part(service, "status").get("resolvedRuntime")):
         yield "name", resolved
 

@@ -1,4 +1,4 @@
-"""Tell what in a spec works, but not as its author may think."""
+"""Warnings of a spec: what works, but maybe not as its author means."""
 
 import math
 from collections.abc import Iterator

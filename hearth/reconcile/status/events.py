@@ -28,7 +28,7 @@ class ServiceEvent:
 
 
 def events_between(before: LLMServiceStatus, after: LLMServiceStatus) -> list[ServiceEvent]:
-    """What changed for a person: phases, failures and recoveries, KEDA's side, advice."""
+    """What changed for a person: phases, failures and recoveries, KEDA's side, warnings."""
     old, new = _by_type(before.conditions), _by_type(after.conditions)
     found: list[ServiceEvent] = []
     degraded = new[DEGRADED]
@@ -85,7 +85,7 @@ def _by_type(conditions: Iterable[Condition]) -> dict[str, Condition]:
 async def record(
     cluster: Cluster, service: LLMService, event: ServiceEvent, *, wall: datetime.datetime
 ) -> None:
-    """One Event.  That it cannot be written is logged, and no reason to fail."""
+    """Write one Event.  A failure is logged, and no more."""
     try:
         await cluster.create(render(service, event, wall=wall))
     except ClusterError as error:

@@ -1,4 +1,4 @@
-"""Turn a service's pods and Deployment into facts: endpoints, how far it is, why it fails."""
+"""From a service's pods and Deployment to its endpoints, its stage, and why it fails."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
 
 
 class Stage(StrEnum):
-    """How far the pod is that is furthest; the value is the reason of the Ready condition."""
+    """The stage of the most advanced pod; the value is the reason of the Ready condition."""
 
     NONE = "Activating"
     REFUSED = pod_failures.PODS_REFUSED
@@ -30,27 +30,27 @@ _NAME_FLAGS = ("--served-model-name", "--served_model_name", "--alias", "-a")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observed:
-    """What is there of one service's backend."""
+    """What is observed of one service's backend."""
 
     backends: tuple[Backend, ...] = ()
     failure: Failure | None = None
     """Set only while no pod is Ready and all of them are in a terminal state."""
     stage: Stage = Stage.NONE
     message: str = ""
-    """What the cluster says about the stage."""
+    """What the cluster writes about the stage."""
     brief: str = ""
-    """The same without the cluster's words, for whoever may not read those."""
+    """The same without the cluster's words, for clients that may not read those."""
     warnings: tuple[str, ...] = ()
-    """What is not as meant, though pods are there."""
+    """Sentences about what may need a change, though pods are there."""
     pods: int = 0
-    """That are not going away."""
+    """That are not terminating."""
     ready: int = 0
     replicas: int = 0
     """That the Deployment should have, by whoever scaled it last."""
     requeue_after_s: float | None = None
-    """Seconds after which another look may tell more, though nothing changes."""
+    """Seconds after which another observation may differ, though nothing changes."""
     history: PodHistory
-    """For the next look."""
+    """For the next observation."""
 
 
 def observe(
@@ -81,7 +81,7 @@ def observe(
         failure = (
             _worst(live, diagnoses)
             or blocked.failure
-            # A quota may be over at any time: as long as it is said, that is what is waited for.
+            # A quota may be raised at any time: while the cluster names it, the pods wait for it.
             or (None if rejection else _progress_deadline(deployment, replicas))
         )
     message = rejection.message if rejection is not None else ""
@@ -117,16 +117,16 @@ def _age(pod: Manifest) -> tuple[str, str]:
 
 
 def _worst(pods: list[Manifest], diagnoses: list[Diagnosis]) -> Failure | None:
-    """If every pod has one: that of the newest template's oldest pod, tried again with any."""
+    """If every pod has one: that of the newest template's oldest pod; the next attempt of any."""
     failed = [diagnosis.failure for diagnosis in diagnoses if diagnosis.failure is not None]
     if not failed or len(failed) < len(pods):
         return None
     attempts = [f.attempt_at for f in failed if f.attempt_at is not None]
-    # Who has mended the first mistake must hear of the second, not of the first again.
-    told = next(
+    # After the first mistake is mended, the status must name the second one.
+    chosen = next(
         f for f, pod in zip(failed, pods, strict=True) if _template(pod) == _template(pods[-1])
     )
-    return dataclasses.replace(told, attempt_at=min(attempts, default=None))
+    return dataclasses.replace(chosen, attempt_at=min(attempts, default=None))
 
 
 def _template(pod: Manifest) -> str | None:
@@ -136,12 +136,12 @@ def _template(pod: Manifest) -> str | None:
 
 
 def _progress_deadline(deployment: Manifest | None, replicas: int) -> Failure | None:
-    said = find_condition(deployment or {}, "Progressing")
-    if not replicas or said.get("reason") != pod_failures.PROGRESS_DEADLINE:
+    condition = find_condition(deployment or {}, "Progressing")
+    if not replicas or condition.get("reason") != pod_failures.PROGRESS_DEADLINE:
         return None
     return Failure(
         reason=pod_failures.PROGRESS_DEADLINE,
-        message=str(said.get("message", "")),
+        message=str(condition.get("message", "")),
         brief="its pods were not ready in time",
     )
 
@@ -163,7 +163,7 @@ def _message(stage: Stage, pod: Manifest) -> str:
         case Stage.STARTING:
             waiting = (_serving_status(pod).get("state") or {}).get("waiting") or {}
             reason = waiting.get("reason", "")
-            # This one is said of every pod while its image is pulled.
+            # Every pod has this reason while its image is pulled.
             return "" if reason == "ContainerCreating" else str(waiting.get("message", reason))
         case _:
             return ""
@@ -188,9 +188,9 @@ def _backend(pod: Manifest) -> Backend:
 
 def _engine_key(container: Manifest) -> KeyRef | None:
     for variable in container.get("env") or ():
-        said = (variable.get("valueFrom") or {}).get("secretKeyRef")
-        if variable["name"] == names.ENGINE_KEY and said:
-            return KeyRef(secret=said["name"], key=said["key"])
+        reference = (variable.get("valueFrom") or {}).get("secretKeyRef")
+        if variable["name"] == names.ENGINE_KEY and reference:
+            return KeyRef(secret=reference["name"], key=reference["key"])
     return None
 
 

@@ -1,4 +1,4 @@
-"""Say why a pod cannot start, or none is let in, and whether waiting on still makes sense."""
+"""Why a pod cannot start, or is not admitted, and whether waiting can still help."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,8 +8,8 @@ from hearth.api.meta import Duration, Manifest, find_condition, is_condition_tru
 from hearth.routes import Failure
 
 SECOND_SIGHTING_S = 3.0
-"""A container that cannot be created must be seen so again after this time: a Secret that comes a
-moment after its pod is no failure."""
+"""A container that cannot be created counts as failed after this time: a Secret may come a moment
+after its pod."""
 IMAGE_PULL_FAILED = "ImagePullFailed"
 CREATE_CONTAINER_FAILED = "CreateContainerFailed"
 OOM_KILLED = "OOMKilled"
@@ -42,48 +42,48 @@ _BACK_OFF = re.compile(r"back-off ([0-9.hms]+) restarting failed container")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodHistory:
-    """What earlier looks at a service's pods left to remember; starts empty."""
+    """What earlier observations of a service's pods leave for the next; starts empty."""
 
     create_failed_at_s: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """By pod uid and container: when creating it was first seen to fail."""
+    """By pod uid and container: when creating it was first observed to fail."""
     pull_failed: frozenset[tuple[str, str]] = frozenset()
-    """Containers whose image pull was given up once: its next tries are no fresh start."""
+    """Containers whose image pull backed off once: another attempt does not end the failure."""
     restarts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Restarts up to when the pod was last Ready: they belong to an earlier activation."""
     rejected_at_s: float | None = None
-    """When the cluster was first seen to let in no pod at all."""
+    """When the cluster was first observed to reject every pod."""
     inherited: bool = False
-    """Whether pods come from another leader's time: he alone saw when they were Ready, so what
-    they have restarted counts for nothing."""
+    """Whether pods come from another leader's time: only it observed when they were Ready, so
+    their restarts do not count."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PodRejection:
-    """Why the cluster lets no pod in (Pod security, a quota, a webhook): the Deployment says it."""
+    """Why the cluster rejects pods (Pod security, a quota, a webhook), from the Deployment."""
 
     message: str
     """In the cluster's words."""
     brief: str
     temporary: bool
-    """Whether waiting may be all that it takes."""
+    """Whether it may pass by itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Diagnosis:
-    """One pod's."""
+    """What is wrong with one pod, if anything."""
 
     failure: Failure | None
     requeue_after_s: float | None = None
-    """Seconds until a second look decides."""
+    """Seconds until the next observation decides."""
 
 
 def pod_rejection(deployment: Manifest | None) -> PodRejection | None:
-    """Why the Deployment gets no pods, though it wants some; None where it is not said."""
+    """Why the Deployment gets no pods, though it has replicas; None without such a condition."""
     found = deployment or {}
-    said = find_condition(found, "ReplicaFailure")
-    if said.get("status") != "True" or not (found.get("spec") or {}).get("replicas", 1):
+    condition = find_condition(found, "ReplicaFailure")
+    if condition.get("status") != "True" or not (found.get("spec") or {}).get("replicas", 1):
         return None
-    message = str(said.get("message", ""))
+    message = str(condition.get("message", ""))
     if "exceeded quota" in message:
         return PodRejection(
             message=message, brief="a quota of its namespace is used up", temporary=True
@@ -98,7 +98,7 @@ def pod_rejection(deployment: Manifest | None) -> PodRejection | None:
 def diagnose_rejection(
     rejection: PodRejection | None, history: PodHistory, *, now_s: float
 ) -> Diagnosis:
-    """Whether nothing will come of waiting; `history` has seen it as it is now."""
+    """Whether waiting cannot help; `history` includes this observation."""
     if rejection is None or rejection.temporary or history.rejected_at_s is None:
         return Diagnosis(failure=None)
     left_s = history.rejected_at_s + SECOND_SIGHTING_S - now_s
@@ -116,7 +116,7 @@ def update_history(
     now_s: float,
     rejection: PodRejection | None = None,
 ) -> PodHistory:
-    """PodHistory after another look; of pods that are gone nothing is kept.  `now_s`: monotonic."""
+    """The history with this observation; pods that are gone are dropped.  `now_s`: monotonic."""
     create_failed: dict[tuple[str, str], float] = {}
     pull_failed: set[tuple[str, str]] = set()
     restarts: dict[tuple[str, str], int] = {}
@@ -144,7 +144,7 @@ def update_history(
 
 
 def diagnose(pod: Manifest, history: PodHistory, *, now_s: float) -> Diagnosis:
-    """Whether this pod is in a terminal state; `history` has seen it as it is now."""
+    """Whether this pod is in a terminal state; `history` includes this observation."""
     again = None
     for status in _statuses(pod):
         key = (pod["metadata"]["uid"], status["name"])
@@ -164,12 +164,12 @@ def diagnose(pod: Manifest, history: PodHistory, *, now_s: float) -> Diagnosis:
 
 
 def is_ready(pod: Manifest) -> bool:
-    """The kubelet's word."""
+    """Whether its Ready condition is true."""
     return is_condition_true(pod, "Ready")
 
 
 def _crash(status: Manifest, *, restarts: int) -> Failure | None:
-    """From the second restart of this activation on, waiting for it included."""
+    """A failure from the second restart of this activation on; a restart that is due counts."""
     state = status.get("state") or {}
     if (state.get("terminated") or {}).get("exitCode") == 0:
         return None  # an init container that is done
@@ -211,10 +211,10 @@ def _attempt_at(state: Manifest, last: Manifest) -> float | None:
 
 
 def _failure(reason: str, status: Manifest, waiting: Manifest) -> Failure:
-    said = _BEFORE_THE_NEXT_PULL.sub("", waiting.get("message") or waiting.get("reason", ""))
+    text = _BEFORE_THE_NEXT_PULL.sub("", waiting.get("message") or waiting.get("reason", ""))
     return Failure(
         reason=reason,
-        message=f"container {status['name']}: {said[:500]}",
+        message=f"container {status['name']}: {text[:500]}",
         brief=f"container {status['name']}: {_CANNOT[reason]}",
     )
 

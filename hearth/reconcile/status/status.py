@@ -1,4 +1,4 @@
-"""Sum up in a service's status what was decided and seen."""
+"""Build a service's status from what was decided and observed."""
 
 import datetime
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _TRIGGER_ERRORS = (
     "HPAMetricsUnavailable",
     "ScalingDegraded",
 )
-"""KEDA's words for: Hearth did not answer, or not with what was asked; the last two are those of
+"""KEDA's reasons for: the scaler did not respond, or with an error; the last two are those of
 2.20.0 and 2.20.1."""
 
 Truth = Literal["True", "False", "Unknown"]
@@ -53,7 +53,7 @@ class StatusInputs:
     autoscaling: ConditionState
     """From `autoscaling`."""
     runtime: str | None = None
-    """Of the pick; None where it failed."""
+    """The name of the InferenceRuntime; None where none could be selected."""
     rejection: routes.SpecRejection | None = None
     key_problem: str | None = None
     """Why no request can be let in, whatever key it has."""
@@ -65,22 +65,24 @@ def build_status(
 ) -> LLMServiceStatus:
     """The whole status, by the table of `_phase`.
 
-    Equal to the old one in all that Hearth says where `equal` tells so: then there is nothing to
-    write.  A condition's time moves only when its status does.
+    Where it is `equal` to the old one there is nothing to write.  A condition's time changes only
+    with its status.
     """
     phase, ready, degraded = _phase(service, inputs)
-    refused = inputs.rejection
+    rejection = inputs.rejection
     autoscaling = (
-        ConditionState("False", refused.reason, refused.message) if refused else inputs.autoscaling
+        ConditionState("False", rejection.reason, rejection.message)
+        if rejection
+        else inputs.autoscaling
     )
-    said = {
+    states = {
         READY: ready,
         ACTIVE: _active(inputs.observed, ready),
         DEGRADED: degraded,
         AUTOSCALING: autoscaling,
     }
     if inputs.warnings:
-        said[WARNING] = ConditionState("True", "CheckSpec", "; ".join(inputs.warnings))
+        states[WARNING] = ConditionState("True", "CheckSpec", "; ".join(inputs.warnings))
     old = {condition.type: condition for condition in service.status.conditions}
     now = rfc3339(wall)
     return LLMServiceStatus(
@@ -91,21 +93,21 @@ def build_status(
         conditions=[
             Condition(
                 type=kind,
-                status=one.status,
+                status=state.status,
                 observed_generation=service.metadata.generation,
                 last_transition_time=old[kind].last_transition_time
-                if kind in old and old[kind].status == one.status
+                if kind in old and old[kind].status == state.status
                 else now,
-                reason=one.reason,
-                message=one.message[:_LONGEST],
+                reason=state.reason,
+                message=state.message[:_LONGEST],
             )
-            for kind, one in said.items()
+            for kind, state in states.items()
         ],
     )
 
 
 def equal(a: LLMServiceStatus, b: LLMServiceStatus) -> bool:
-    """Whether both say the same; conditions of other types, which others write, aside."""
+    """Whether both are equal, apart from conditions of types that others write."""
     return _own_conditions(a) == _own_conditions(b)
 
 
@@ -125,7 +127,7 @@ def autoscaling(
     lagging: bool = False,
     before: ConditionState | None = None,
 ) -> ConditionState:
-    """Whether KEDA's side is configured, by its own word on the ScaledObject as it is now.
+    """The AutoscalingReady condition, from the ScaledObject's own conditions.
 
     `connected`: whether KEDA listens to this service.  `certificate`: what is wrong with the one
     that KEDA is shown, if anything.  `complaint_persists`: whether what KEDA complains of
@@ -152,9 +154,11 @@ def autoscaling(
         )
     complains = keda_complaint(scaled_object)
     known = before is not None and complains is not None and before.reason == complains.reason
-    said = find_condition(scaled_object, "Ready")
-    if said.get("status") == "False" and not _about_responses(said):
-        return ConditionState("False", said.get("reason") or "NotReady", said.get("message", ""))
+    condition = find_condition(scaled_object, "Ready")
+    if condition.get("status") == "False" and not _about_responses(condition):
+        return ConditionState(
+            "False", condition.get("reason") or "NotReady", condition.get("message", "")
+        )
     if paused:
         return ConditionState(
             "False", "Paused", "KEDA is paused by an annotation of the ScaledObject; remove it"
@@ -182,15 +186,15 @@ def autoscaling(
 
 
 def keda_complaint(scaled_object: Manifest | None) -> ConditionState | None:
-    """What KEDA says went wrong between it, Hearth and the HPA; all of it may be a hand-over's."""
+    """KEDA's condition of a failure between it, Hearth and the HPA; a hand-over may cause any."""
     if scaled_object is None:
         return None
-    said = find_condition(scaled_object, "Ready")
-    if said.get("status") == "False" and _about_responses(said):
-        return ConditionState("False", said["reason"], said.get("message", ""))
-    if said.get("status") == "Unknown" and _about_responses(said):
-        return ConditionState("Unknown", said["reason"], said.get("message", ""))
-    # KEDA from 2.20.2 on tells of the HPA that it made.
+    condition = find_condition(scaled_object, "Ready")
+    if condition.get("status") == "False" and _about_responses(condition):
+        return ConditionState("False", condition["reason"], condition.get("message", ""))
+    if condition.get("status") == "Unknown" and _about_responses(condition):
+        return ConditionState("Unknown", condition["reason"], condition.get("message", ""))
+    # KEDA from 2.20.2 on copies the condition of its HPA.
     hpa = find_condition(scaled_object, "HPAActive")
     if hpa.get("status") == "False":
         return ConditionState(
@@ -202,14 +206,14 @@ def keda_complaint(scaled_object: Manifest | None) -> ConditionState | None:
     return None
 
 
-def _about_responses(said: Manifest) -> bool:
-    """Whether KEDA complains of what it was answered, and not of the ScaledObject."""
-    reason = said.get("reason") or ""
+def _about_responses(condition: Manifest) -> bool:
+    """Whether KEDA complains of the scaler's responses, and not of the ScaledObject."""
+    reason = condition.get("reason") or ""
     return reason in _TRIGGER_ERRORS or reason.startswith("FailedGet")
 
 
 def last_autoscaling(service: LLMService) -> ConditionState | None:
-    """What the last status says of KEDA's side."""
+    """AutoscalingReady in the last status."""
     last = service.status.find_condition(AUTOSCALING)
     return ConditionState(last.status, last.reason, last.message) if last is not None else None
 
@@ -221,7 +225,7 @@ def connected(service: LLMService) -> bool:
 
 
 def failed(service: LLMService) -> ConditionState | None:
-    """The backend's failure that the last status tells of."""
+    """The backend's failure in the last status."""
     last = service.status.find_condition(DEGRADED)
     if last is None or last.status != "True" or last.reason not in pod_failures.REASONS:
         return None
@@ -284,7 +288,7 @@ def _phase(
 
 
 def _active(observed: Observed, ready: ConditionState) -> ConditionState:
-    """A refused edit takes no pod away; why there is none is what Ready tells."""
+    """A rejected edit removes no pod; where there is none, the reason is that of Ready."""
     return (
         ConditionState("True", Stage.READY.value)
         if observed.ready
