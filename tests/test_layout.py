@@ -32,8 +32,8 @@ APART = {"chart", "ci", "kubernetes", "lifecycle"}
 """Folders of tests that look at the whole, or at what is no part of the program."""
 
 ALSO = {
-    "cluster/test_admission.py", "cluster/test_contract.py", "cluster/test_definitions.py",
-    "cluster/test_controllers.py", "cluster/test_whose.py",
+    "cluster/test_admission.py", "cluster/test_contract.py", "cluster/test_crds.py",
+    "cluster/test_controllers.py", "cluster/test_pod_ownership.py",
     "reconcile/test_golden.py",
     "proxy/test_broken_answers.py", "proxy/test_clients.py", "proxy/test_cold_start.py",
     "proxy/test_endpoint_trouble.py", "proxy/test_on_ipv6.py", "proxy/test_sdk.py",
