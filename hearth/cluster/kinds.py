@@ -9,7 +9,7 @@ SERVICE = Kind("", "v1", "Service", "services")
 POD = Kind("", "v1", "Pod", "pods")
 SECRET = Kind("", "v1", "Secret", "secrets")
 CONFIG_MAP = Kind("", "v1", "ConfigMap", "configmaps")
-CLAIM = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+PVC = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 EVENT = Kind("", "v1", "Event", "events")
 JOB = Kind("batch", "v1", "Job", "jobs")
 NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
@@ -38,7 +38,7 @@ def inference_runtime(group: str) -> Kind:
 
 CUSTOM = tuple(kind(group) for group in groups.GROUPS for kind in (llm_service, inference_runtime))
 ALL = (
-    DEPLOYMENT, REPLICA_SET, SERVICE, POD, SECRET, CONFIG_MAP, CLAIM, EVENT, JOB, LEASE,
+    DEPLOYMENT, REPLICA_SET, SERVICE, POD, SECRET, CONFIG_MAP, PVC, EVENT, JOB, LEASE,
     SCALED_OBJECT, TRIGGER_AUTHENTICATION, NETWORK_POLICY, *CUSTOM,
 )  # fmt: skip
 

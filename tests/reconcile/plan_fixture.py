@@ -17,7 +17,7 @@ from tests.reconcile import builders
 from tests.reconcile.builders import WALL, merged, render, runtime
 
 KEY = ServiceKey("ai", "chat")
-KINDS = (kinds.CLAIM, kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.JOB)
+KINDS = (kinds.PVC, kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.JOB)
 
 
 class PlanFixture:

@@ -122,8 +122,8 @@ def _steps(wanted: Manifest, found: Manifest | None, replicas: int) -> Iterator[
     if kind == kinds.DEPLOYMENT:
         yield from _deployment_steps(wanted, found, replicas)
     elif found is None:
-        yield Create(wanted) if kind == kinds.CLAIM else Apply(wanted)
-    elif kind != kinds.CLAIM and not drift.matches(wanted, found):
+        yield Create(wanted) if kind == kinds.PVC else Apply(wanted)
+    elif kind != kinds.PVC and not drift.matches(wanted, found):
         yield Apply(_identified(wanted, found))
 
 
@@ -173,7 +173,7 @@ def _rejection(
 ) -> routes.SpecRejection | None:
     if not ownership.controlled(service, found) and not ownership.adoptable(service, found):
         return _not_owned(found, _remedy(service, found))
-    if found["kind"] == kinds.CLAIM.kind and _has_changed(wanted, found):
+    if found["kind"] == kinds.PVC.kind and _has_changed(wanted, found):
         name = found["metadata"]["name"]
         return routes.SpecRejection(
             reason=spec_errors.CLAIM_CHANGED,
@@ -197,7 +197,7 @@ def _deletions(service: LLMService, orphans: Iterable[Manifest]) -> list[Delete]
     doomed = [
         found
         for found in orphans
-        if found["kind"] != kinds.CLAIM.kind
+        if found["kind"] != kinds.PVC.kind
         and found["metadata"].get("labels", {}).get(names.SERVICE_LABEL) == service.metadata.name
         and ownership.controlled(service, found)
         and not _is_terminating(found)
@@ -256,7 +256,7 @@ def _adopting(wanted: Manifest, found: Manifest) -> Manifest:
     made = _identified(wanted, found)
     version = {"resourceVersion": found["metadata"]["resourceVersion"]}
     metadata = {**made["metadata"], **version}
-    if found["kind"] != kinds.CLAIM.kind:
+    if found["kind"] != kinds.PVC.kind:
         return {**made, "metadata": metadata}
     kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences")
     bare = {name: metadata[name] for name in kept if name in metadata}

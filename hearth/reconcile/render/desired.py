@@ -78,7 +78,7 @@ def render(
             if _is_guarded(service, release)
             else []
         ),
-        *([_claim(service, storage.pvc)] if storage.pvc is not None else []),
+        *([_pvc(service, storage.pvc)] if storage.pvc is not None else []),
         # KEDA looks for its target once, then ever more seldom: the Deployment comes first.
         deployment.render(inputs, release=release),
         deployment.render_service(inputs),
@@ -158,10 +158,10 @@ def _is_guarded(service: LLMService, release: Release) -> bool:
     return release.backend_guard == "policy" and network_policy.has_authentication(service)
 
 
-def _claim(service: LLMService, spec: Manifest) -> Manifest:
+def _pvc(service: LLMService, spec: Manifest) -> Manifest:
     return {
-        "apiVersion": kinds.CLAIM.api_version,
-        "kind": kinds.CLAIM.kind,
+        "apiVersion": kinds.PVC.api_version,
+        "kind": kinds.PVC.kind,
         "metadata": {
             "name": names.cache_pvc(service.key),
             "namespace": service.key.namespace,
@@ -188,7 +188,7 @@ def _owned(manifest: Manifest, service: LLMService) -> Manifest:
 
 def _hashed(manifest: Manifest) -> Manifest:
     """With an annotation that is a hash of what is desired; of a PVC, only of its spec."""
-    once = manifest["kind"] == kinds.CLAIM.kind
+    once = manifest["kind"] == kinds.PVC.kind
     text = json.dumps(manifest["spec"] if once else manifest, sort_keys=True)
     metadata = manifest["metadata"]
     annotations = {

@@ -141,13 +141,13 @@ def test_a_claim_is_written_once(settled: PlanFixture, spec: Manifest):
 
 def test_a_claim_that_was_made_bigger_by_hand_is_fine(settled: PlanFixture):
     bigger = {"spec": {"resources": {"requests": {"storage": "90Gi"}}}}
-    settled.edit(kinds.CLAIM, bigger, "chat-cache")
+    settled.edit(kinds.PVC, bigger, "chat-cache")
     assert settled.decide() == plan.Plan()
 
 
 def test_a_claim_that_is_not_wanted_any_more_stays(settled: PlanFixture):
     settled.execute(settled.decide({"cache": {"strategy": "None"}}))
-    assert settled.get(kinds.CLAIM, "chat-cache")
+    assert settled.get(kinds.PVC, "chat-cache")
 
 
 def test_what_is_owned_and_not_wanted_any_more_goes_the_scaler_first(settled: PlanFixture):
@@ -184,7 +184,7 @@ def test_what_is_not_wholly_the_service_s_is_not_deleted(settled: PlanFixture, c
 
 def test_field_case_102_what_is_adopted_is_what_was_looked_at(settled: PlanFixture):
     """Whoever takes it in between has it: then the write is a Conflict, and looks again."""
-    for kind, name in ((kinds.DEPLOYMENT, "chat"), (kinds.CLAIM, "chat-cache")):
+    for kind, name in ((kinds.DEPLOYMENT, "chat"), (kinds.PVC, "chat-cache")):
         orphan = settled.get(kind, name)
         metadata = {k: v for k, v in orphan["metadata"].items() if k != "ownerReferences"}
         settled.store.update({**orphan, "metadata": metadata}, manager="backup")
@@ -203,7 +203,7 @@ def test_field_case_102_what_is_adopted_is_what_was_looked_at(settled: PlanFixtu
 
 
 def test_field_case_102_of_a_claim_its_size_still_counts(settled: PlanFixture):
-    orphan = settled.get(kinds.CLAIM, "chat-cache")
+    orphan = settled.get(kinds.PVC, "chat-cache")
     metadata = {k: v for k, v in orphan["metadata"].items() if k != "ownerReferences"}
     settled.store.update({**orphan, "metadata": metadata}, manager="backup")
     got = settled.decide({"cache": {"size": "7Gi"}})

@@ -28,7 +28,7 @@ def prepare(kind: Kind, manifest: Manifest) -> None:
     if kind == kinds.SECRET and (plain := manifest.pop("stringData", None)):
         encoded = {key: base64.b64encode(str(v).encode()).decode() for key, v in plain.items()}
         manifest["data"] = {**manifest.get("data", {}), **encoded}
-    if kind == kinds.CLAIM:
+    if kind == kinds.PVC:
         _canonical(manifest.get("spec", {}).get("resources", {}))
     if kind == kinds.POD:
         _canonical_pod(manifest.get("spec", {}))
@@ -60,7 +60,7 @@ def fill(kind: Kind, manifest: Manifest) -> None:
             _set(port, protocol="TCP", targetPort=port.get("port"))
     elif kind == kinds.SECRET:
         _set(manifest, type="Opaque")
-    elif kind == kinds.CLAIM:
+    elif kind == kinds.PVC:
         _set(spec, volumeMode="Filesystem")
         _set(manifest.setdefault("status", {}), phase="Pending")
 
@@ -115,7 +115,7 @@ def _check_immutable(kind: Kind, text: str, old: Manifest, spec: dict[str, Any])
     fixed = {
         kinds.DEPLOYMENT: ("selector",),
         kinds.JOB: ("template", "selector", "completions"),
-        kinds.CLAIM: ("accessModes", "storageClassName", "volumeName", "volumeMode"),
+        kinds.PVC: ("accessModes", "storageClassName", "volumeName", "volumeMode"),
         kinds.POD: ("volumes", "restartPolicy", "nodeSelector"),
     }
     for field in fixed.get(kind, ()):

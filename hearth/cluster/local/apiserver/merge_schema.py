@@ -68,7 +68,7 @@ _OF_HEARTH = Schema(_CUSTOM, frozenset())
 _OF_CUSTOM = Schema(_METADATA, frozenset())
 _BUILT_IN_GROUPS = frozenset({"", "apps", "batch", "coordination.k8s.io"})
 _NO_STATUS = frozenset({kinds.SECRET, kinds.CONFIG_MAP, kinds.EVENT, kinds.LEASE})
-_NO_GENERATION = _NO_STATUS | {kinds.SERVICE, kinds.CLAIM}
+_NO_GENERATION = _NO_STATUS | {kinds.SERVICE, kinds.PVC}
 
 
 def of(kind: Kind) -> Schema:

@@ -96,7 +96,7 @@ class Kubelet:
                     references_changed=ChangeSignal(),
                     oom_kills=oom.OomKillCounter(root=self._root),
                 )
-                for kind in (kinds.SECRET, kinds.CONFIG_MAP, kinds.CLAIM):
+                for kind in (kinds.SECRET, kinds.CONFIG_MAP, kinds.PVC):
                     tasks.start_soon(self._listen, kind, machine.references_changed)
                 await self._run_pods(machine, tasks, task_status)
 

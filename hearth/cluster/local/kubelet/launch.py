@@ -17,7 +17,7 @@ from hearth.cluster.local.kubelet.processes import Program
 _KINDS = {
     "Secret": kinds.SECRET,
     "ConfigMap": kinds.CONFIG_MAP,
-    "PersistentVolumeClaim": kinds.CLAIM,
+    "PersistentVolumeClaim": kinds.PVC,
 }
 
 

@@ -40,7 +40,7 @@ def test_a_secrets_plain_text_is_stored_encoded():
 
 def test_quantities_of_a_claim_and_of_volumes():
     claim = {"spec": {"resources": {"requests": {"storage": "1024Mi"}}}}
-    defaults.prepare(kinds.CLAIM, claim)
+    defaults.prepare(kinds.PVC, claim)
     assert claim["spec"]["resources"]["requests"]["storage"] == "1Gi"
     memory = {"sizeLimit": "2048Mi"}
     pod = {"spec": {"volumes": [{"name": "shm", "emptyDir": memory}]}}
@@ -108,7 +108,7 @@ def test_a_claim_keeps_its_class():
     old = {"spec": {"storageClassName": "fast"}}
     new = {"metadata": {"name": "a"}, "spec": {"storageClassName": "slow"}}
     with pytest.raises(Invalid, match=r"spec\.storageClassName: field is immutable"):
-        defaults.check(kinds.CLAIM, old, new)
+        defaults.check(kinds.PVC, old, new)
 
 
 def test_defaults_of_a_job_a_service_and_a_secret():
