@@ -242,17 +242,16 @@ class EndpointQueue:
         self._dispatching.add(key)
         try:
             while line := self._waiters.get(key):
-                problem = self._waiting_error(key)
-                backend = None if problem else self._pick(key)
-                if problem is None and backend is None:
+                outcome = self._waiting_error(key) or self._pick(key)
+                if outcome is None:
                     return
                 waiter = line.pop(0)
                 if not line:
                     del self._waiters[key]
-                if backend is not None:
-                    waiter.slot_granted(self.acquire(key, backend))
-                elif problem is not None:
-                    waiter.waiting_ended(problem)
+                if isinstance(outcome, GatewayError):
+                    waiter.waiting_ended(outcome)
+                else:
+                    waiter.slot_granted(self.acquire(key, outcome))
         finally:
             self._dispatching.discard(key)
 

@@ -7,7 +7,7 @@ import pytest
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.proxy.errors import ErrorCode, GatewayError
-from hearth.proxy.routing.endpoint_queue import EndpointQueue, EndpointSlot
+from hearth.proxy.routing.endpoint_queue import EndpointQueue, EndpointSlot, shutting_down
 from hearth.proxy.routing.load_balancer import LoadBalancer
 from hearth.proxy.routing.usable_endpoints import UsableEndpoints
 from hearth.routes import (
@@ -125,6 +125,13 @@ def test_nobody_overtakes_who_waits():
     assert w.names == ["a"]
 
 
+def test_nobody_waits_while_an_endpoint_is_free():
+    w = World()
+    w.put("p")
+    w.wait("a")
+    assert (w.names, w.activation.waiting(KEY)) == (["a"], 0)
+
+
 def test_who_must_wait_again_keeps_its_place_in_the_line():
     w = World()
     early, late = w.activation.next_ticket(), w.activation.next_ticket()
@@ -234,6 +241,8 @@ def test_who_waited_too_long_hears_what_it_waited_for():
     )
     w.put("p", max_in_flight=1)
     assert w.activation.timeout_error(KEY).code is ErrorCode.OVERLOADED
+    w.routes.drop(KEY)
+    assert w.activation.timeout_error(KEY).code is ErrorCode.MODEL_NOT_FOUND
 
 
 def test_who_may_not_read_the_cluster_s_words_hears_the_kind():
@@ -256,6 +265,12 @@ def test_stopping_leaves_ready_endpoints_to_who_needs_no_wait():
     w.put("p")
     w.activation.stop()
     assert w.activation.try_acquire(KEY)
+
+
+@pytest.mark.parametrize(("soon", "words"), [(True, "is restarting"), (False, "is stopping")])
+def test_who_waits_when_the_gateway_stops_hears_whether_it_comes_again(soon, words):
+    problem = shutting_down(restarts_soon=soon)
+    assert problem.code is ErrorCode.SHUTTING_DOWN and words in problem.message
 
 
 def test_a_cold_request_takes_the_lease_and_an_endpoint_ends_it_after_the_grace():
