@@ -32,7 +32,7 @@ class Answer(NamedTuple):
     body: dict[str, Any]
 
 
-class Door:
+class ApiServerClient:
     """What the API server would make of an object; nothing is stored."""
 
     def __init__(self, server: envtest.ApiServer, session: aiohttp.ClientSession) -> None:
@@ -80,11 +80,11 @@ def kubectl(apiserver):
 
 
 @pytest_asyncio.fixture
-async def door(apiserver, kubectl):
+async def client(apiserver, kubectl):
     headers = {"Authorization": f"Bearer {envtest.ADMIN}"}
     connector = aiohttp.TCPConnector(ssl=apiserver.context())
     async with aiohttp.ClientSession(headers=headers, connector=connector) as session:
-        yield Door(apiserver, session)
+        yield ApiServerClient(apiserver, session)
 
 
 def _rules(schema, at=()) -> Iterator[tuple[str, str]]:
@@ -151,13 +151,13 @@ class TestDefinitions:
         ],
         ids=lambda one: f"{one.field}: {one.message[:30]}" if hasattr(one, "field") else str(one),
     )
-    async def test_cel_rule_from_both_sides(self, door, definition, sides):
+    async def test_cel_rule_from_both_sides(self, client, definition, sides):
         for manifest in sides.good:
-            answer = await door.ask(manifest)
+            answer = await client.ask(manifest)
             assert answer.status == 201, answer.body
         for manifest in sides.bad:
             version = f"{definition.group}/{groups.VERSION}"
-            answer = await door.ask({**manifest, "apiVersion": version})
+            answer = await client.ask({**manifest, "apiVersion": version})
             assert answer.status == INVALID, answer.body
             causes = answer.body["details"]["causes"]
             assert any(
@@ -193,9 +193,9 @@ class TestWhatIsPublished:
         assert shown
 
     @pytest.mark.parametrize("number", range(len(EVERYTHING + RESERVED)))
-    async def test_reference_manifests_are_stored_unchanged(self, door, number):
+    async def test_reference_manifests_are_stored_unchanged(self, client, number):
         manifest = (EVERYTHING + RESERVED)[number]
-        stored = await door.stored(manifest)
+        stored = await client.stored(manifest)
         assert _within(manifest["spec"], stored)
 
 
@@ -260,15 +260,15 @@ REFERENCE = {
 class TestDefaults:
     @pytest.mark.parametrize("group", groups.GROUPS)
     @pytest.mark.parametrize("kind", PLURALS)
-    async def test_documented_defaults_come_back(self, door, kind, group):
+    async def test_documented_defaults_come_back(self, client, kind, group):
         make = service if kind == "LLMService" else runtime
-        stored = await door.stored(make(group, **BARE[kind]))
+        stored = await client.stored(make(group, **BARE[kind]))
         assert REFERENCE[kind].items() <= _documented(kind).items()
         found = {path: _at({"spec": stored}, path) for path in _documented(kind)}
         assert found == _documented(kind)
 
-    async def test_defaults_of_a_service_of_two_fields(self, door):
-        assert await door.stored(service()) == STORED
+    async def test_defaults_of_a_service_of_two_fields(self, client):
+        assert await client.stored(service()) == STORED
 
 
 def _documented(kind: str) -> dict[str, Any]:

@@ -52,7 +52,7 @@ async def test_an_active_service_is_pushed_when_the_stream_opens(world):
     assert world.count.pushes == 1
 
 
-async def test_each_unserved_spell_is_pushed_at_once(world):
+async def test_each_unserved_period_is_pushed_at_once(world):
     """Also one that begins after the last one's lease ran out with nobody looking."""
     world.serve()
     world.demand.renew_lease(KEY, seconds=3)

@@ -94,7 +94,7 @@ def test_the_message_says_what_to_look_at():
 
 
 @pytest.mark.parametrize(("least", "expected"), [(0, 1), (3, 3)])
-async def test_acts_once_in_a_spell(least, expected):
+async def test_acts_once_in_an_unserved_period(least, expected):
     async with bench() as of:
         await of.deploy(min=least)
         of.demand.admit(KEY, limit=9)
@@ -103,7 +103,7 @@ async def test_acts_once_in_a_spell(least, expected):
         await of.sees(expected)
         assert of.counted == [KEY]
         assert of.told[0][:2] == (KEY, "KEDADidNotScale")
-        # Somebody scales it back: in this spell that is not for us to undo.
+        # Somebody scales it back: in this unserved period that is not for us to undo.
         await of.cluster.scale(KEY, replicas=0)
         await of.sees(0)
         of.demand.admit(KEY, limit=9)
@@ -112,7 +112,7 @@ async def test_acts_once_in_a_spell(least, expected):
         assert of.cluster.scales == [("chat", expected), ("chat", 0)]
 
 
-async def test_another_spell_is_another_chance():
+async def test_another_unserved_period_is_another_chance():
     async with bench() as of:
         await of.deploy()
         claim = of.demand.admit(KEY, limit=9)
@@ -299,7 +299,7 @@ async def test_demand_from_before_it_ran_counts():
         await of.until_told(1)
 
 
-async def test_a_spell_that_begins_while_it_acts_is_another_one():
+async def test_an_unserved_period_that_begins_while_it_acts_is_another_one():
     async with bench() as of:
         await of.deploy()
 

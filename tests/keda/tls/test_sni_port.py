@@ -78,7 +78,7 @@ class World:
         self.channels.append(channel)
         return ExternalScalerStub(channel)
 
-    async def knock(self, context: ssl.SSLContext, *, host: str | None = HOST) -> str | None:
+    async def connect(self, context: ssl.SSLContext, *, host: str | None = HOST) -> str | None:
         """The first bytes that the server sends in TLS; None where it closes instead."""
         context.check_hostname = False
         stream = await anyio.connect_tcp("127.0.0.1", self.port)
@@ -227,12 +227,12 @@ def test_who_is_not_let_in(pki: Pki, caplog, client, options, host, reason, vers
     context = pki.dialler(pki.client(of=client) if client else None, **options)
     context.maximum_version = version
 
-    async def knock(world: World) -> None:
-        assert await world.knock(context, host=host) is None
+    async def connect(world: World) -> None:
+        assert await world.connect(context, host=host) is None
         assert repr(world.server).startswith("<ScalerServer 0 connections")
 
     with caplog.at_level(logging.WARNING, "hearth.keda.tls.sni_port"):
-        run_on(loop, knock, pki)
+        run_on(loop, connect, pki)
     [record] = [record for record in caplog.records if record.message == REFUSED]
     assert record.server_name == host
     assert record.reason.startswith(reason)
@@ -241,7 +241,7 @@ def test_who_is_not_let_in(pki: Pki, caplog, client, options, host, reason, vers
 @on_both_loops
 async def test_a_certificate_for_servers_is_none_for_clients(world: World):
     pair = world.pki.issue("chat-ca", "serverAuth", "DNS:keda")
-    assert await world.knock(world.pki.dialler(pair)) is None
+    assert await world.connect(world.pki.dialler(pair)) is None
 
 
 @on_both_loops
@@ -251,7 +251,7 @@ async def test_old_tls_is_refused(world: World):
     with pytest.warns(DeprecationWarning):
         context.minimum_version = ssl.TLSVersion.TLSv1
         context.maximum_version = ssl.TLSVersion.TLSv1_1
-    assert await world.knock(context) is None
+    assert await world.connect(context) is None
 
 
 @LOOPS
@@ -294,7 +294,7 @@ async def test_when_a_ca_is_replaced_its_connections_are_closed(world: World):
         with pytest.raises(StreamTerminatedError):
             await stream.recv_message()
     await world.count.until(lambda: world.count.open == 0)
-    assert await world.knock(world.pki.dialler(world.pki.client(of="chat-ca"))) is None
+    assert await world.connect(world.pki.dialler(world.pki.client(of="chat-ca"))) is None
     new = world.dial(world.pki.client(of="new-ca"))
     assert not (await new.IsActive(reference(CHAT))).result
     assert not (await code.IsActive(reference(CODE))).result
@@ -339,7 +339,7 @@ async def test_a_renewed_certificate_is_shown_and_disturbs_nobody(world: World):
         world.time.advance(REREAD_S)
         await world.time.sleeping(REREAD_S)
         context = world.pki.dialler(world.pki.client(of="chat-ca"), trusts="another-ca")
-        assert await world.knock(context) is not None
+        assert await world.connect(context) is not None
         with world.demand.admit(CHAT, limit=1):
             assert (await stream.recv_message()).result
         await stream.cancel()
@@ -351,7 +351,7 @@ async def test_a_secret_that_is_gone_closes_the_name(world: World):
     del world.secrets["chat"]
     world.time.advance(REREAD_S)
     await world.time.sleeping(BAD_REREAD_S)
-    assert await world.knock(context) is None
+    assert await world.connect(context) is None
     assert world.certificates.problem(CHAT) == "Secret chat does not exist"
 
 
@@ -383,7 +383,7 @@ async def test_streams_over_tls_end_well_when_hearth_stops(world: World):
 async def test_who_fails_in_the_handshake_leaves_nothing(world: World):
     context = world.pki.dialler(None)
     for _ in range(20):
-        assert await world.knock(context) is None
+        assert await world.connect(context) is None
     [_, server] = world.server._servers
     assert not server.connections and not server._handlers
 
@@ -399,7 +399,7 @@ async def test_bytes_that_are_no_handshake_close_only_their_connection(world: Wo
     assert not (await chat.IsActive(reference(CHAT))).result
 
 
-def test_a_flood_of_strangers_is_one_line(caplog):
+def test_a_flood_of_unknown_clients_is_one_line(caplog):
     now = 0.0
     made = SniPort(CertificateStore(RouteTable(), lambda *_: None), clock=lambda: now)
     with caplog.at_level(logging.WARNING, "hearth.keda.tls.sni_port"):

@@ -62,23 +62,23 @@ async def test_orphans_are_killed_at_the_next_start(tmp_path):
 
 
 @pytest.fixture
-def stranger():
+def other_process():
     with subprocess.Popen(["/bin/sleep", "1000"], start_new_session=True) as process:
         yield process
         process.kill()
 
 
-async def test_reused_pid_is_left_alone(tmp_path, stranger):
+async def test_reused_pid_is_left_alone(tmp_path, other_process):
     with orphans.hold(tmp_path):
-        record = orphans.record(tmp_path, stranger.pid)
+        record = orphans.record(tmp_path, other_process.pid)
         started, boot = record.read_text().split()
         (tmp_path / "processes/junk").write_text("not a record")
         record.write_text(f"{int(started) - 1} {boot}")
         assert list(await orphans.end(tmp_path)) == []
-        (tmp_path / "processes" / str(stranger.pid)).write_text(f"{started} another-boot")
+        (tmp_path / "processes" / str(other_process.pid)).write_text(f"{started} another-boot")
         assert list(await orphans.end(tmp_path)) == []
-        (tmp_path / "processes" / str(stranger.pid)).write_text(f"{started} {boot}")
-        assert list(await orphans.end(tmp_path)) == [stranger.pid]
+        (tmp_path / "processes" / str(other_process.pid)).write_text(f"{started} {boot}")
+        assert list(await orphans.end(tmp_path)) == [other_process.pid]
 
 
 def test_state_folder_lock_names_its_holder(tmp_path):
