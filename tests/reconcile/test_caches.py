@@ -32,7 +32,7 @@ async def asked(world):
     return found
 
 
-async def test_changes_of_what_is_owned_ask_for_its_service(world):
+async def test_a_change_of_an_owned_object_enqueues_its_service(world):
     await world.runtime()
     await world.user("LLMService")
     await world.reconcile_once()
@@ -99,7 +99,7 @@ async def test_field_case_143_a_replica_set_may_come_after_its_pod():
     assert await asked(world) == set()
 
 
-async def test_the_pods_of_before_serve_on_while_a_change_is_rolled_out(world):
+async def test_old_pods_stay_endpoints_during_a_rollout(world):
     await world.runtime()
     await world.user("LLMService")
     await world.reconcile_once()
@@ -125,7 +125,7 @@ async def test_the_pods_of_before_serve_on_while_a_change_is_rolled_out(world):
     assert not world.caches.backend(service).pods
 
 
-async def test_a_runtime_asks_for_those_that_use_it(world):
+async def test_a_change_of_a_runtime_enqueues_its_services(world):
     await world.user("LLMService")
     await world.user(
         "LLMService",
@@ -146,7 +146,7 @@ async def test_a_runtime_asks_for_those_that_use_it(world):
     assert await asked(world) == {KEY, ServiceKey("ai", "picky")}
 
 
-async def test_a_namespace_is_asked_for_when_its_services_come_and_go(world):
+async def test_a_namespace_is_enqueued_when_its_services_come_and_go(world):
     service = await world.user("LLMService")
     await world.sync()
     assert world.asked_namespaces == {"ai"}
@@ -159,7 +159,7 @@ async def test_a_namespace_is_asked_for_when_its_services_come_and_go(world):
     assert world.asked_namespaces == {"ai"}
 
 
-async def test_what_is_known_and_where(world):
+async def test_what_the_caches_return(world):
     await world.runtime()
     await world.user("LLMService")
     await world.user("LLMService", group="serving.noctaya.io")
@@ -173,7 +173,7 @@ async def test_what_is_known_and_where(world):
     assert world.caches.keda
 
 
-async def test_what_we_wrote_counts_until_the_copy_changes(world):
+async def test_an_own_write_counts_until_the_next_watch_event(world):
     await world.user("LLMService")
     await world.sync()
     [copy] = world.caches.services(KEY)
@@ -189,7 +189,7 @@ async def test_what_we_wrote_counts_until_the_copy_changes(world):
     assert copy["metadata"]["resourceVersion"] == newest["metadata"]["resourceVersion"]
 
 
-async def test_what_we_wrote_is_older_than_a_copy_that_changed_meanwhile(world):
+async def test_an_own_write_does_not_replace_a_newer_version(world):
     service = await world.user("LLMService")
     await world.sync()
     over = world.caches.resource_version(HEARTH, KEY)

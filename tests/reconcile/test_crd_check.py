@@ -62,7 +62,7 @@ async def found(cluster, group=HEARTH):
     return schemas.outdated(group)
 
 
-async def test_ours_are_up_to_date(cluster):
+async def test_our_own_crds_drop_nothing(cluster):
     assert await found(cluster) is None
     cluster.definitions.clear()  # then there are no services either
     assert await found(cluster) is None
@@ -87,19 +87,19 @@ async def test_field_case_88_a_lost_guard_is_a_refusal(cluster, field):
     assert told.warning is None
 
 
-async def test_who_may_not_look_serves(cluster):
+async def test_crds_that_may_not_be_read_keep_nothing_from_serving(cluster):
     cluster.troubles = [Forbidden("no")] * 4
     assert await found(cluster) is None
 
 
-async def test_a_cluster_that_is_away_is_asked_until_it_answers(cluster, monkeypatch):
+async def test_the_crd_check_retries_until_the_cluster_responds(cluster, monkeypatch):
     monkeypatch.setattr("hearth.reconcile.crd_check._UNREAD_RETRY_S", 0)
     cluster.drop("llmservices", LATE)
     cluster.troubles = [Unavailable(), Unavailable()]
     assert await found(cluster) is not None
 
 
-async def test_once_they_are_upgraded_all_is_well(cluster, monkeypatch):
+async def test_upgraded_crds_end_the_check(cluster, monkeypatch):
     monkeypatch.setattr("hearth.reconcile.crd_check._OUTDATED_RETRY_S", 0)
     cluster.drop("llmservices", GUARD)
     changed = anyio.Event()

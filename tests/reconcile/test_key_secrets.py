@@ -87,7 +87,7 @@ async def test_field_case_145_what_a_request_finds_out_is_told_to_each_service(s
     assert secrets.keys.problem(guarded()) and secrets.keys.problem(guarded("code"))
 
 
-async def test_one_that_looks_tells_the_others(secrets, clock):
+async def test_a_changed_secret_requeues_the_other_services(secrets, clock):
     for name in ("chat", "code"):
         await secrets.keys.check(guarded(name))
     clock.now += REQUEUE_AFTER_S
@@ -96,7 +96,7 @@ async def test_one_that_looks_tells_the_others(secrets, clock):
     assert secrets.told == [CHAT]
 
 
-async def test_an_api_server_that_is_away_changes_nothing(secrets, clock):
+async def test_a_secret_that_cannot_be_read_keeps_its_last_state(secrets, clock):
     await secrets.keys.check(guarded())
     clock.now += REQUEUE_AFTER_S
     secrets.error = Unavailable()
@@ -106,13 +106,13 @@ async def test_an_api_server_that_is_away_changes_nothing(secrets, clock):
         await secrets.keys.read("ai", "s")
 
 
-async def test_one_that_may_not_be_read_is_told(secrets):
+async def test_a_forbidden_secret_is_a_problem(secrets):
     secrets.error = Forbidden("no get on secrets")
     await secrets.keys.check(guarded())
     assert "may not be read (no get on secrets)" in secrets.keys.problem(guarded())
 
 
-async def test_a_silent_api_server_holds_nobody_up(secrets):
+async def test_reading_a_secret_times_out(secrets):
     async def silent(namespace, name):
         await anyio.sleep_forever()
 

@@ -37,7 +37,7 @@ async def test_it_is_owned_by_all_services_and_goes_with_the_last(world):
     assert await world.objects() == []
 
 
-async def test_a_change_of_it_asks_for_its_namespace(world):
+async def test_a_change_of_the_shared_service_enqueues_its_namespace(world):
     await world.user("LLMService")
     await reconcile_once(world)
     await world.sync()

@@ -12,7 +12,7 @@ from hearth.routes import Route, RouteTable
 CHAT, CODE = ServiceKey("ai", "chat"), ServiceKey("ai", "code")
 
 
-async def test_the_first_look_is_over_when_all_were_looked_at_well_or_not():
+async def test_initial_sync_ends_after_one_pass_of_each_successful_or_not():
     async def reconcile(key):
         if key == CODE:
             raise ValueError("this one fails")
@@ -35,7 +35,7 @@ async def test_the_first_look_is_over_when_all_were_looked_at_well_or_not():
     assert await first.reconcile(CHAT) == 7.0
 
 
-async def test_with_no_service_at_all_it_is_over_at_once():
+async def test_without_services_initial_sync_ends_at_once():
     await InitialSync(None).wait_for(set())
 
 
@@ -52,7 +52,7 @@ async def test_with_no_service_at_all_it_is_over_at_once():
         ("Degraded", 1, False),
     ],
 )
-def test_a_phase_that_no_longer_fits_asks_for_a_look(phase, pending, asked):
+def test_a_phase_that_contradicts_demand_requeues_the_service(phase, pending, asked):
     queue, demand, routes = WorkQueue(), DemandTable(linger_s=5), RouteTable()
     routes.put(Route(key=CHAT, uid="u", created=0, phase=phase))
     claim = demand.admit(CHAT, limit=9)

@@ -77,7 +77,7 @@ QUOTA = Delay(reason="Activating", message="no room")
         (Stage.READY, "Ready", "", None),
     ],
 )
-def test_what_may_last_is_told(stage, phase, message, readable, expected):
+def test_a_delay_is_what_may_last(stage, phase, message, readable, expected):
     got = routing.route(
         SERVICE,
         observed=Observed(stage=stage, message=message, history=PodHistory()),

@@ -24,7 +24,7 @@ def usable(world):
     return [backend.host for backend in world.routes.endpoints(KEY)]
 
 
-async def test_a_pod_that_is_ready_waits_for_no_pass(world):
+async def test_a_ready_pod_is_published_without_a_pass(world):
     world.route_publisher.follow()
     await world.pod(running=True)
     await world.sync()
@@ -38,14 +38,14 @@ async def test_a_pod_that_is_ready_waits_for_no_pass(world):
     assert world.routes.find(KEY).backends == ()
 
 
-async def test_so_does_a_change_of_scale(world):
+async def test_a_change_of_scale_is_published(world):
     world.route_publisher.follow()
     await world.cluster.scale(KEY, replicas=1)
     await world.sync()
     assert (world.routes.find(KEY).phase, world.routes.find(KEY).scale.replicas) == ("Pending", 1)
 
 
-async def test_nor_is_it_forgotten_by_a_pass_that_began_before(world):
+async def test_a_pass_that_waits_for_a_write_keeps_what_was_published_meanwhile(world):
     """One that is held up by a write goes on with what is seen by then."""
     world.route_publisher.follow()
     said = world.cluster.apply
@@ -71,7 +71,7 @@ async def test_nor_is_it_forgotten_by_a_pass_that_began_before(world):
     assert (await world.service())["status"]["phase"] == "Ready"
 
 
-async def test_a_new_leader_blames_no_pod_for_restarts_of_long_ago(world):
+async def test_a_new_leader_does_not_count_restarts_before_its_time(world):
     await world.pod_ready()
     await world.reconcile_once()
     await world.pod(running=True, restarts=4)  # it was Ready after the first three
@@ -80,7 +80,7 @@ async def test_a_new_leader_blames_no_pod_for_restarts_of_long_ago(world):
     assert following.routes.find(KEY).phase == "Loading"
 
 
-async def test_a_new_leader_goes_on_with_a_failure_that_it_finds(world):
+async def test_a_new_leader_keeps_a_failure_in_the_status(world):
     await world.pod(running=True, restarts=2)
     await world.reconcile_once()
     assert world.routes.find(KEY).phase == "Degraded"
@@ -96,7 +96,7 @@ def autoscaling(world):
     return published.status.find_condition("AutoscalingReady").status
 
 
-async def test_a_scaled_object_counts_from_when_it_is_written_until_it_went():
+async def test_a_scaled_object_counts_from_its_write_until_its_deletion():
     world = ReconcilerFixture()
     await world.runtime()
     await world.user("LLMService")
@@ -110,7 +110,7 @@ async def test_a_scaled_object_counts_from_when_it_is_written_until_it_went():
     assert autoscaling(world) == "Unknown"
 
 
-async def test_it_can_be_stopped(world):
+async def test_following_backends_can_be_stopped(world):
     stop = world.route_publisher.follow()
     stop()
     await world.pod_ready()
@@ -118,7 +118,7 @@ async def test_it_can_be_stopped(world):
     assert usable(world) == []
 
 
-async def test_what_nobody_decided_on_has_no_route(world):
+async def test_a_backend_without_an_outcome_has_no_route(world):
     world.route_publisher.follow()
     world.route_publisher.remove(KEY)
     await world.pod_ready()

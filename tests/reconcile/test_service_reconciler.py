@@ -38,7 +38,7 @@ async def test_a_second_pass_writes_nothing(world):
     assert world.cluster.written == []
 
 
-async def test_an_earlier_pass_may_be_repeated_before_its_writes_are_seen(world):
+async def test_a_pass_may_be_repeated_before_its_watch_events(world):
     await world.runtime()
     await world.user("LLMService")
     await world.reconcile_once()
@@ -67,7 +67,7 @@ async def test_a_foreign_object_is_left_alone_and_named(world):
     assert await world.objects() == ALL
 
 
-async def test_a_missing_runtime_is_told_and_mended_by_its_coming(world):
+async def test_a_missing_runtime_is_a_condition_until_it_is_created(world):
     await world.user("LLMService")
     await world.reconcile_once()
     assert (await world.conditions())["Degraded"] == ("True", "RuntimeResolution")
@@ -81,7 +81,7 @@ async def test_a_missing_runtime_is_told_and_mended_by_its_coming(world):
     assert world.routes.find(KEY).rejection is None and await world.objects() == ALL
 
 
-async def test_a_refused_edit_changes_nothing_that_runs(world):
+async def test_a_rejected_edit_changes_nothing_that_runs(world):
     await world.runtime()
     await world.user("LLMService")
     await world.reconcile_once()
@@ -124,7 +124,9 @@ async def test_mutual_tls_has_a_name_that_comes_and_goes_with_it(world):
         ({**SECURE, **BAD}, {**SECURE, **BAD}, "s"),
     ],
 )
-async def test_after_a_refused_edit_keda_asks_as_it_did(world, first, then, expected):
+async def test_after_a_rejected_edit_scaler_tls_is_that_of_the_scaled_object(
+    world, first, then, expected
+):
     await world.runtime()
     await world.user("LLMService", spec=first)
     await world.reconcile_once()
@@ -134,7 +136,7 @@ async def test_after_a_refused_edit_keda_asks_as_it_did(world, first, then, expe
     assert world.routes.find(KEY).scaler_tls == expected
 
 
-async def test_a_bad_certificate_is_a_condition(world):
+async def test_a_bad_scaler_certificate_is_a_condition(world):
     await world.runtime()
     await world.user("LLMService", spec=SECURE)
     world.certificates[KEY] = "Secret s has no tls.key"
@@ -145,7 +147,7 @@ async def test_a_bad_certificate_is_a_condition(world):
     assert (await world.conditions())["AutoscalingReady"] == ("True", "ScaledObjectApplied")
 
 
-async def test_what_cannot_even_be_read_is_refused(world):
+async def test_a_service_that_cannot_be_parsed_is_rejected(world):
     await world.runtime()
     await world.user("LLMService", spec={"model": {"source": {"uri": 7}}})
     await world.reconcile_once()
@@ -162,7 +164,7 @@ TOO_LONG = {"scaling": {"activationTimeout": "9999999h"}}
 
 
 @pytest.mark.parametrize("ran", [True, False])
-async def test_an_edit_that_cannot_be_read_does_not_open_what_runs_to_all(world, ran):
+async def test_an_edit_that_cannot_be_read_keeps_the_api_key(world, ran):
     await world.runtime()
     await world.user("LLMService", spec={**PLAIN, "endpoint": ASKED})
     if ran:
@@ -178,7 +180,7 @@ async def test_an_edit_that_cannot_be_read_does_not_open_what_runs_to_all(world,
     ("annotation", "spec", "expected"),
     [("4", {**PLAIN, **BAD}, 4), ("lots", PLAIN, 3), ("lots", {**PLAIN, **BAD}, 3)],
 )
-async def test_a_refused_edit_does_not_let_more_through(world, annotation, spec, expected):
+async def test_a_rejected_edit_does_not_raise_max_in_flight(world, annotation, spec, expected):
     def named(value):
         annotations = {"hearth.dev/max-in-flight": value}
         return {"name": "chat", "namespace": "ai", "annotations": annotations}
@@ -192,7 +194,7 @@ async def test_a_refused_edit_does_not_let_more_through(world, annotation, spec,
     assert world.routes.find(KEY).max_in_flight == expected
 
 
-async def test_of_two_of_one_name_the_later_touches_nothing(world):
+async def test_of_two_services_of_one_name_the_later_writes_nothing(world):
     await world.runtime()
     await world.runtime(group=NOCTAYA)
     await world.user("LLMService", group=NOCTAYA)
@@ -206,7 +208,7 @@ async def test_of_two_of_one_name_the_later_touches_nothing(world):
     assert owner["apiVersion"] == f"{HEARTH}/v1alpha1"
 
 
-async def test_the_later_of_two_that_cannot_be_told_does_not_stop_the_first(world):
+async def test_a_failed_status_write_of_the_later_service_does_not_stop_the_first(world):
     await world.runtime()
     await world.user("LLMService")
     await world.reconcile_once()
@@ -229,7 +231,7 @@ async def test_a_deleted_service_leaves_no_route_and_no_demand(world):
     assert await world.objects() == []
 
 
-async def test_a_service_on_its_way_out_is_not_written_to(world):
+async def test_a_terminating_service_is_not_written(world):
     await world.runtime()
     service = await world.user(
         "LLMService", metadata={"name": "chat", "namespace": "ai", "finalizers": ["x.y/z"]}
@@ -351,7 +353,7 @@ async def test_field_case_145_of_an_open_service_no_secret_is_read(world):
     assert (await world.conditions())["Degraded"] == ("False", "Inactive")
 
 
-async def test_of_what_is_refused_the_condition_names_the_object(world):
+async def test_a_rejected_write_names_the_object_in_the_condition(world):
     await world.runtime()
     await world.user("LLMService")
     world.cluster.answers[("apply", "Service")] = Forbidden("exceeded quota: services")
@@ -361,7 +363,7 @@ async def test_of_what_is_refused_the_condition_names_the_object(world):
     assert said == "the cluster refused Service chat-backend: exceeded quota: services"
 
 
-async def test_a_cluster_that_cannot_be_asked_is_tried_again_and_the_service_has_a_route(world):
+async def test_a_cluster_error_is_retried_and_the_service_has_a_route(world):
     await world.runtime()
     await world.user("LLMService")
     world.cluster.answers[("get", "Deployment")] = Unavailable()

@@ -63,7 +63,7 @@ async def test_field_case_95_so_is_one_that_another_pod_of_its_name_replaced(fol
     assert following.gone == [(pod["metadata"]["uid"], "10.0.0.1")]
 
 
-async def test_where_nothing_is_in_flight_nobody_is_asked(following):
+async def test_without_requests_in_flight_no_pod_is_read(following):
     following.busy = 0
     following.world.cluster.answers["get", "Pod"] = Unavailable("away")
     stored = (await following.world.cluster.list(kinds.POD)).items[0]
@@ -83,7 +83,7 @@ async def test_field_case_95_one_that_ends_gracefully_or_is_not_ready_keeps_its_
     assert following.gone == []
 
 
-async def test_one_whose_label_was_taken_off_runs_on_and_is_looked_at_again(following):
+async def test_a_pod_that_lost_its_label_has_not_vanished_and_is_requeued(following):
     pod = await following.pod()
     del pod["metadata"]["labels"][names.SERVICE_LABEL]
     await following.world.cluster.update(pod)
@@ -92,7 +92,7 @@ async def test_one_whose_label_was_taken_off_runs_on_and_is_looked_at_again(foll
     assert following.gone == []
 
 
-async def test_an_api_server_that_is_away_is_asked_again(following):
+async def test_a_failed_read_of_a_pod_is_retried(following):
     await following.world.cluster.finalize(await following.pod())
     following.world.cluster.answers["get", "Pod"] = Unavailable("away")
     with pytest.raises(Unavailable):

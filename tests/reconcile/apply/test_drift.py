@@ -40,5 +40,5 @@ from hearth.reconcile.apply import drift
         ({"tolerations": [{"key": "a"}]}, {"tolerations": [{"key": "a", "x": 1}]}, True),
     ],
 )
-def test_stands(wanted, observed, expected: bool):
+def test_matches(wanted, observed, expected: bool):
     assert drift.matches(wanted, observed) is expected

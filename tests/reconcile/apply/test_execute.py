@@ -26,7 +26,7 @@ async def written(cluster):
     return of, planned.writes
 
 
-async def test_everything_is_there_and_replicas_are_nobodys_main_field(cluster):
+async def test_every_object_is_created_and_the_main_manager_does_not_own_replicas(cluster):
     await written(cluster)
     deployment = await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
     owners = {
@@ -49,7 +49,7 @@ async def test_writing_again_is_harmless_and_leaves_the_scale_alone(cluster):
     assert (await cluster.get(kinds.DEPLOYMENT, "ai", "chat"))["spec"]["replicas"] == 3
 
 
-async def test_what_was_created_meanwhile_is_looked_at_again(cluster):
+async def test_an_object_created_meanwhile_is_a_conflict(cluster):
     _, writes = await written(cluster)
     claims = [write for write in writes if isinstance(write, plan.Create)]
     assert claims
@@ -69,7 +69,7 @@ async def test_whatever_is_rejected_is_named(cluster):
         assert rejected.value.kind == "Service"
 
 
-async def test_what_is_no_longer_wanted_goes(cluster):
+async def test_an_object_that_is_no_longer_desired_is_deleted(cluster):
     await written(cluster)
     found = await cluster.get(kinds.SCALED_OBJECT, "ai", "chat")
     await execute.execute(cluster, [plan.Delete(found)])

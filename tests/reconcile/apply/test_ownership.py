@@ -152,7 +152,7 @@ def test_field_case_102_what_hearth_wrote_and_nobody_controls_is_adopted(over, a
     assert ownership.adoptable(CHAT, merged(DEPLOYMENT, over)) == adoptable
 
 
-def test_of_a_replica_set_only_the_link_is_kept():
+def test_trimming_a_replica_set_keeps_owner_and_template():
     kept = replica_set()
     assert set(kept) == {"apiVersion", "kind", "metadata", "template"}
     assert ownership.same_replica_set(kept, replica_set()) and ownership.same_replica_set(
@@ -163,7 +163,7 @@ def test_of_a_replica_set_only_the_link_is_kept():
     )
 
 
-def test_who_is_told_of_is_counted_beyond_three():
+def test_foreign_objects_are_counted_beyond_three():
     assert ownership.warnings(CHAT, ()) == ()
     [said] = ownership.warnings(CHAT, ("Pod a", "Pod b", "Pod c", "Pod d"))
     assert "Pod a, Pod b, Pod c and 1 more" in said and "chat-backend" in said

@@ -67,7 +67,9 @@ def test_a_creation_cut_short_is_finished(world: PlanFixture, steps: int):
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_an_autoscaler_that_was_faster_than_the_rest_of_a_creation(world: PlanFixture, steps: int):
+def test_an_autoscaler_that_scaled_before_the_creation_ended_keeps_replicas(
+    world: PlanFixture, steps: int
+):
     world.execute(world.decide(), stop_after=steps)
     world.store.scale(KEY, replicas=1, manager="keda")
     world.execute(world.decide())
@@ -76,7 +78,7 @@ def test_an_autoscaler_that_was_faster_than_the_rest_of_a_creation(world: PlanFi
     assert world.owners_of_replicas() == {"keda"}
 
 
-def test_an_autoscaler_in_the_midst_of_a_creation_keeps_the_field(world: PlanFixture):
+def test_an_autoscaler_that_scales_during_a_creation_keeps_replicas(world: PlanFixture):
     def scale() -> None:
         world.store.scale(KEY, replicas=1, manager="keda")
 
@@ -86,7 +88,7 @@ def test_an_autoscaler_in_the_midst_of_a_creation_keeps_the_field(world: PlanFix
     assert world.decide() == plan.Plan()
 
 
-def test_what_someone_changed_is_put_back(settled: PlanFixture):
+def test_changed_fields_are_applied_again(settled: PlanFixture):
     settled.edit(kinds.SERVICE, {"spec": {"ports": []}}, "chat-backend")
     container = {"image": "other", "name": "serving"}
     settled.edit(kinds.DEPLOYMENT, {"spec": {"template": {"spec": {"containers": [container]}}}})
@@ -98,7 +100,7 @@ def test_what_someone_changed_is_put_back(settled: PlanFixture):
     assert settled.decide() == plan.Plan()
 
 
-def test_what_someone_added_is_left(settled: PlanFixture):
+def test_fields_of_others_stay(settled: PlanFixture):
     settled.edit(kinds.DEPLOYMENT, {"metadata": {"annotations": {"note": "mine"}}})
     settled.edit(kinds.SCALED_OBJECT, {"spec": {"idleReplicaCount": 0}})
     assert settled.decide() == plan.Plan()
@@ -122,7 +124,7 @@ def test_a_changed_spec_is_applied_to_the_very_object_it_was_decided_for(settled
         settled.execute(got)
 
 
-def test_an_object_that_is_going_is_not_written(settled: PlanFixture):
+def test_a_terminating_object_is_not_written(settled: PlanFixture):
     going = merged(
         settled.get(kinds.SCALED_OBJECT), {"metadata": {"finalizers": ["finalizer.keda.sh"]}}
     )
@@ -131,7 +133,7 @@ def test_an_object_that_is_going_is_not_written(settled: PlanFixture):
 
 
 @pytest.mark.parametrize("spec", [{"size": "60Gi"}, {"storageClassName": "fast"}])
-def test_a_claim_is_written_once(settled: PlanFixture, spec: Manifest):
+def test_a_pvc_is_written_once(settled: PlanFixture, spec: Manifest):
     got = settled.decide({"cache": spec, "scaling": {"max": 2}})
     assert got.writes == ()
     assert got.rejection is not None
@@ -139,18 +141,18 @@ def test_a_claim_is_written_once(settled: PlanFixture, spec: Manifest):
     assert "PersistentVolumeClaim chat-cache was created with another size" in got.rejection.message
 
 
-def test_a_claim_that_was_made_bigger_by_hand_is_fine(settled: PlanFixture):
+def test_a_pvc_that_was_resized_by_hand_is_no_drift(settled: PlanFixture):
     bigger = {"spec": {"resources": {"requests": {"storage": "90Gi"}}}}
     settled.edit(kinds.PVC, bigger, "chat-cache")
     assert settled.decide() == plan.Plan()
 
 
-def test_a_claim_that_is_not_wanted_any_more_stays(settled: PlanFixture):
+def test_a_pvc_that_is_no_longer_desired_stays(settled: PlanFixture):
     settled.execute(settled.decide({"cache": {"strategy": "None"}}))
     assert settled.get(kinds.PVC, "chat-cache")
 
 
-def test_what_is_owned_and_not_wanted_any_more_goes_the_scaler_first(settled: PlanFixture):
+def test_deletions_begin_with_the_scaled_object(settled: PlanFixture):
     extra = merged(find(render(settled.service), "Service", "chat"), {"metadata": {"name": "old"}})
     settled.store.apply(extra, manager=names.MANAGER)
     got = plan.writes(settled.service, render(settled.service, keda=False), settled.observed())
@@ -174,7 +176,9 @@ def test_what_is_owned_and_not_wanted_any_more_goes_the_scaler_first(settled: Pl
         {"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}},
     ],
 )
-def test_what_is_not_wholly_the_service_s_is_not_deleted(settled: PlanFixture, change: Manifest):
+def test_an_object_that_is_not_wholly_the_services_is_not_deleted(
+    settled: PlanFixture, change: Manifest
+):
     extra = merged(find(render(settled.service), "Service", "chat"), {"metadata": {"name": "old"}})
     got = plan.writes(
         settled.service, render(settled.service), [*settled.observed(), merged(extra, change)]
@@ -231,7 +235,9 @@ OTHER = {"apiVersion": "example.com/v1", "kind": "Other", "name": "boss", "uid":
         ([{**OTHER, "controller": True}], "Service chat belongs to Other boss and is left alone"),
     ],
 )
-def test_somebody_else_s_object_is_left_alone_and_named(owners: list[Manifest], message: str):
+def test_an_object_with_another_controller_is_left_alone_and_named(
+    owners: list[Manifest], message: str
+):
     there = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -269,7 +275,7 @@ def test_the_shared_service_follows_the_services_of_its_namespace():
     assert plan.shared_service(one, hashed_as_one) == plan.Plan(writes=(Apply(one),))
 
 
-def test_the_name_for_mutual_tls_comes_and_goes_with_it(settled: PlanFixture):
+def test_the_scaler_service_comes_and_goes_with_mutual_tls(settled: PlanFixture):
     tls = {"serverSecretName": "s", "authenticationRef": {"name": "a"}}
     settled.execute(settled.decide({"scaling": {"externalScaler": {"tls": tls}}}))
     assert settled.get(kinds.SERVICE, "chat-scaler")["spec"]["type"] == "ExternalName"

@@ -34,7 +34,7 @@ def test_ascend_borrows_the_driver_of_the_host():
 
 
 @pytest.mark.parametrize("spec", [{}, DEVICE])
-def test_cpu_asks_for_none(spec):
+def test_cpu_requests_no_device(spec):
     assert accelerators.render(runtime(spec), accelerators=4) == accelerators.DeviceRequest(
         limits={}
     )

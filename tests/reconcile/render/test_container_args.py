@@ -25,7 +25,7 @@ def test_arguments_are_rendered_and_the_service_s_come_last_as_they_are():
     assert got == ["--model=org/model", "ai/chat", "--max-model-len=1", "{{ not a template }}"]
 
 
-def test_no_runtime_section_no_override():
+def test_without_spec_runtime_there_is_no_args_override():
     of = service()
     bare = of.model_copy(update={"spec": of.spec.model_copy(update={"runtime": None})})
     assert container_args.args(bare, runtime(), model_path="m") == ["serve"]

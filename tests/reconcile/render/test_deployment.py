@@ -12,7 +12,7 @@ def pod(of=None, by=None, **release):
     return find(render(of, by, **release), "Deployment")["spec"]["template"]["spec"]
 
 
-def test_replicas_are_never_said():
+def test_the_deployment_has_no_replicas_field():
     got = find(render(service({"scaling": {"min": 2, "max": 3}})), "Deployment")
     assert "replicas" not in got["spec"]
 
@@ -76,7 +76,7 @@ def test_placement_and_pull_secrets():
     assert got["imagePullSecrets"] == [{"name": "one"}, {"name": "two"}]
 
 
-def test_nothing_of_that_where_nothing_is_asked():
+def test_without_settings_there_is_no_placement():
     template = find(render(), "Deployment")["spec"]["template"]
     assert "annotations" not in template["metadata"]
     asked = {"nodeSelector", "tolerations", "schedulerName", "imagePullSecrets"}
@@ -92,7 +92,7 @@ def test_a_cache_claim_belongs_to_a_group_unless_the_platform_says_which():
     assert "fsGroup" not in pod(service({"cache": {"strategy": "None"}}))["securityContext"]
 
 
-def test_what_a_container_is_spared():
+def test_fields_that_are_off_or_left_out_by_default():
     got = pod()
     assert got["automountServiceAccountToken"] is False
     assert got["enableServiceLinks"] is False

@@ -14,7 +14,7 @@ def identities(got: desired.Desired) -> list[tuple[str, str]]:
     return [(m["kind"], m["metadata"]["name"]) for m in got.manifests]
 
 
-def test_in_write_order():
+def test_objects_are_in_write_order():
     assert identities(render()) == [
         ("PersistentVolumeClaim", "chat-cache"),
         ("Deployment", "chat"),
@@ -64,7 +64,7 @@ def hashes(got: desired.Desired) -> dict[tuple[str, str], str]:
     }
 
 
-def test_the_hash_moves_with_what_is_wanted_and_no_more():
+def test_the_hash_changes_with_the_desired_object_only():
     before = hashes(render())
     assert hashes(render()) == before
     after = hashes(render(by=runtime({"container": {"image": "engine:2"}})))

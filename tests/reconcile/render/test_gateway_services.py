@@ -64,6 +64,6 @@ def test_the_shared_address_belongs_to_all_services_of_the_namespace():
     }
 
 
-def test_only_rendered_it_has_no_owner():
+def test_without_a_uid_objects_have_no_owner():
     got = gateway_services.render_shared("ai", [service_manifest(uid="")], release=RELEASE)
     assert "ownerReferences" not in got["metadata"]

@@ -67,7 +67,7 @@ def test_field_case_140_never_two_writers(of, others, mounted, apart):
         assert SHARED in said and ("/var/lib/hearth/cache/" in said) == apart
 
 
-def test_of_the_first_group_every_folder_is_its_own():
+def test_a_service_of_the_first_group_has_its_own_folder():
     of = manifest(group=HEARTH)
     assert host_folders.choose(LLMService.model_validate(of), [], None) == HostFolder()
 

@@ -19,7 +19,7 @@ def test_default_probes():
     }
 
 
-def test_the_default_probes_ask_the_named_port():
+def test_default_probes_use_the_named_port():
     got = render(container={"port": {"name": "api"}}).probes
     assert got["startupProbe"]["httpGet"] == {"path": "/health", "port": "api"}
 

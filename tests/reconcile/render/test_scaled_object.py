@@ -13,7 +13,7 @@ def render(wanted: Manifest, release: Release | None = None) -> Manifest:
     return scaled_object.render(service({"scaling": wanted}), release=release or Release())
 
 
-def test_a_service_that_sleeps():
+def test_the_scaled_object_of_a_service_that_scales_to_zero():
     got = render({"max": 3, "target": 4, "scaleDownStabilization": "90s"})
     assert got == {
         "apiVersion": "keda.sh/v1alpha1",
@@ -129,7 +129,7 @@ def test_without_services_there_is_no_tls():
 
 
 @pytest.mark.parametrize("wanted", [{}, {"externalScaler": {}}, TLS])
-def test_what_the_spec_wants_is_what_stands(wanted: Manifest):
+def test_the_server_secret_is_read_back(wanted: Manifest):
     expected = "s" if wanted == TLS else None
     assert scaled_object.server_secret(service({"scaling": wanted})) == expected
     assert scaled_object.server_secret_of(render(wanted)) == expected
@@ -171,7 +171,7 @@ def test_an_external_scaler_without_tls_is_nothing_special():
         ({"autoscaling.keda.sh/paused-scale-in": "true"}, False),
     ],
 )
-def test_paused(annotations: Manifest | None, expected: bool):
+def test_paused_annotations(annotations: Manifest | None, expected: bool):
     assert scaled_object.paused({"metadata": {"annotations": annotations}}) is expected
 
 

@@ -27,7 +27,7 @@ def manifest(spec, **more):
         (None, "spec"),
     ],
 )
-def test_what_cannot_be_read_is_refused_by_field(spec, field):
+def test_an_invalid_field_is_rejected_by_name(spec, field):
     parsed = parse.parse(manifest(spec))
     assert str(parsed.service.key) == "ai/chat" and parsed.service.metadata.uid == "u"
     assert not parsed.readable and parsed.rejection is not None
@@ -35,7 +35,7 @@ def test_what_cannot_be_read_is_refused_by_field(spec, field):
     assert parsed.rejection.message.startswith(f"{field}: ")
 
 
-def test_a_readable_one_is_read():
+def test_a_valid_service_is_parsed():
     parsed = parse.parse(manifest({"model": SOURCE}))
     assert parsed.readable and parsed.rejection is None
     assert parsed.service.spec.model.source.uri == "hf://a/b"
@@ -62,7 +62,7 @@ KEY = {"secretRef": {"name": "s", "key": "k"}}
         (None, None),
     ],
 )
-def test_who_may_ask_is_kept_of_what_cannot_be_read(endpoint, secret):
+def test_the_api_key_of_an_invalid_spec_is_kept(endpoint, secret):
     spec = {"model": {}, "scaling": {"min": "one"}, "endpoint": endpoint}
     parsed = parse.parse(manifest(spec))
     kept = parsed.service.spec.endpoint.authentication

@@ -74,7 +74,7 @@ def test_refusals(of, message: str):
     assert message in error.value.rejection.message
 
 
-def test_an_omitted_runtime_is_refused_when_there_is_none():
+def test_without_spec_runtime_none_is_selected():
     of = service().model_copy(update={"spec": service().spec.model_copy(update={"runtime": None})})
     with pytest.raises(SpecError, match=r"chooses none; set spec.runtime.name \(there is none\)"):
         runtime_selection.pick(of, [])
@@ -95,7 +95,7 @@ def test_an_omitted_runtime_is_refused_when_there_is_none():
         (None, None, set()),
     ],
 )
-def test_for_what_a_service_asks(wanted, resolved, expected):
+def test_index_keys_of_a_service(wanted, resolved, expected):
     manifest = {"spec": {"runtime": wanted}, "status": {"resolvedRuntime": resolved}}
     assert set(runtime_selection.service_index_keys(manifest)) == expected
 
@@ -103,12 +103,12 @@ def test_for_what_a_service_asks(wanted, resolved, expected):
 @pytest.mark.parametrize(
     "spec", [None, [], {"runtime": 7}, {"runtime": {"selector": {"vendor": "nvidia"}}}]
 )
-def test_a_service_that_cannot_be_read_asks_for_none(spec):
+def test_a_service_that_cannot_be_read_has_no_index_keys(spec):
     assert not set(runtime_selection.service_index_keys({"spec": spec}))
     assert not set(runtime_selection.service_index_keys({"spec": spec, "status": "fine"}))
 
 
-def test_for_what_a_runtime_is_asked():
+def test_index_keys_of_a_runtime():
     runtime = {"metadata": {"name": "a100"}, "spec": {"vendor": "nvidia"}}
     assert set(runtime_selection.runtime_index_keys(runtime)) == {
         ("name", "a100"),

@@ -37,7 +37,7 @@ def startup(**probe: int):
         ({"endpoint": {"resources": {}}}, runtime(), ["spec.endpoint.resources has no effect"]),
     ],
 )  # fmt: skip
-def test_advice(spec, by, expected: list[str]):
+def test_warnings(spec, by, expected: list[str]):
     got = render(service(spec), by).warnings
     assert len(got) == len(expected)
     for sentence, beginning in zip(got, expected, strict=True):

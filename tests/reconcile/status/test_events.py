@@ -115,7 +115,9 @@ ADVISED_ELSE = state(warnings=("lower it",))
         (ADVISED, ASLEEP, []),
     ],
 )  # fmt: skip
-def test_between(before: LLMServiceStatus, after: LLMServiceStatus, expected: list[tuple]):
+def test_events_between_two_statuses(
+    before: LLMServiceStatus, after: LLMServiceStatus, expected: list[tuple]
+):
     assert events.events_between(before, after) == [ServiceEvent(*row) for row in expected]
 
 
@@ -136,7 +138,7 @@ async def test_an_event_is_about_its_service():
     assert event["firstTimestamp"] == "2026-01-01T12:00:00Z"
 
 
-async def test_others_warn_by_the_key():
+async def test_a_warning_is_recorded_for_a_key():
     cluster = LocalCluster()
     for group in groups.GROUPS:
         await cluster.create(written(service(group=group, uid="")))
@@ -161,7 +163,7 @@ async def test_others_warn_by_the_key():
     assert event["involvedObject"]["apiVersion"].startswith(groups.GROUPS[0])
 
 
-async def test_one_that_is_there_already_is_no_failure():
+async def test_an_event_that_exists_already_is_no_failure():
     cluster = LocalCluster()
     for _ in range(2):
         await events.record(cluster, service(), ServiceEvent("Normal", "A", "b"), wall=WALL)

@@ -15,11 +15,11 @@ def named(name: str, of: Manifest) -> Manifest:
     return {**of, "metadata": {**of["metadata"], "name": name, "uid": f"uid-{name}"}}
 
 
-def test_nothing_there():
+def test_without_pods_there_is_nothing_observed():
     assert observe() == Observed(history=PodHistory())
 
 
-def test_a_ready_pod():
+def test_a_ready_pod_is_an_endpoint():
     got = observe(pod(ready=True, restarts=2), deployment={"spec": {"replicas": 1}})
     assert got == Observed(
         backends=(
@@ -46,7 +46,7 @@ def test_a_ready_pod():
         ({"status": {"phase": "Succeeded"}}, 0, 0),
     ],
 )
-def test_who_counts_and_who_can_be_asked(over: Manifest, pods: int, backends: int):
+def test_which_pods_count_and_which_are_endpoints(over: Manifest, pods: int, backends: int):
     got = observe(pod(over=over))
     assert (got.pods, len(got.backends)) == (pods, backends)
 
@@ -85,7 +85,7 @@ def probed(probe: Manifest | None, **spec: object) -> Manifest:
         (None, None),
     ],
 )
-def test_what_the_gateway_may_ask_itself(probe: Manifest | None, expected: object):
+def test_the_readiness_probe_of_a_pod(probe: Manifest | None, expected: object):
     assert observe(probed(probe)).backends[0].readiness == expected
 
 
@@ -119,7 +119,7 @@ def test_port_and_served_name_are_the_pod_s_own():
     assert (got.port, got.served_name, got.readiness) == (7000, "old", None)
 
 
-def test_a_pod_without_the_serving_container_has_nothing_to_ask():
+def test_a_pod_without_the_serving_container_has_no_readiness_probe():
     got = observe(pod(over={"spec": {"containers": []}, "status": {"containerStatuses": []}}))
     assert (got.backends[0].port, got.stage) == (0, Stage.STARTING)
 
@@ -149,12 +149,12 @@ UNSCHEDULED = pod(
         (pod(ready=True), "Available", ""),
     ],
 )
-def test_how_far_a_pod_is(of: Manifest, stage: str, message: str):
+def test_the_stage_of_a_pod(of: Manifest, stage: str, message: str):
     got = observe(of)
     assert (got.stage, got.message) == (stage, message)
 
 
-def test_the_pod_that_is_furthest_speaks_for_all():
+def test_the_stage_is_that_of_the_most_advanced_pod():
     got = observe(named("a", UNSCHEDULED), named("b", pod(running=True)))
     assert (got.stage, got.pods, got.ready) == (Stage.LOADING, 2, 0)
 
@@ -204,7 +204,7 @@ def backing_off(name: str, pause: str, finished: str) -> Manifest:
     return named(name, pod(containerStatuses=[status]))
 
 
-def test_what_is_told_is_the_newest_template_s():
+def test_the_failure_is_that_of_the_newest_template():
     def made(name: str, template: str, second: int, said: str) -> Manifest:
         of = pod(waiting={"reason": "ErrImageNeverPull", "message": said})
         created = f"2026-01-01T00:00:0{second}Z"
@@ -250,7 +250,9 @@ DEADLINE = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlin
         (deployment(1, **DEADLINE), [BROKEN], "ImagePullFailed"),
     ],
 )
-def test_the_deployment_s_deadline(of: Manifest, pods: list[Manifest], expected: str | None):
+def test_progress_deadline_exceeded_is_a_failure(
+    of: Manifest, pods: list[Manifest], expected: str | None
+):
     failure = observe(*pods, deployment=of).failure
     assert (failure.reason if failure else None) == expected
     assert failure is None or (failure.brief and "too slow" not in failure.brief)
@@ -342,7 +344,7 @@ def test_field_case_96_of_more_pods_that_are_refused_there_is_advice():
     assert observe(pod(ready=True), deployment=deployment(1, type="Progressing")).warnings == ()
 
 
-def test_when_to_look_again():
+def test_requeue_at_the_second_observation():
     of = pod(waiting={"reason": "CreateContainerError"})
     first = observe(of)
     assert (first.failure, first.requeue_after_s) == (None, 3.0)

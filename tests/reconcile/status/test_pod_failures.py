@@ -33,12 +33,12 @@ def no_image(container: str, said: str) -> Failure:
 
 
 @pytest.mark.parametrize("reason", ["InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff"])
-def test_an_image_that_cannot_be_had_is_terminal_at_once(reason: str):
+def test_an_image_that_cannot_be_pulled_fails_at_once(reason: str):
     verdict, _ = diagnosed(waits(reason, "no such image"))
     assert verdict == Diagnosis(failure=no_image("serving", "no such image"))
 
 
-def test_a_pull_may_fail_once():
+def test_an_image_pull_may_fail_once():
     verdict, history = diagnosed(waits("ErrImagePull"))
     assert verdict == Diagnosis(failure=None)
     verdict, history = diagnosed(waits("ImagePullBackOff"), history)
@@ -52,7 +52,7 @@ def test_a_pull_may_fail_once():
     assert diagnosed(waits("ErrImagePull"), history)[0].failure is None
 
 
-def test_the_same_is_said_while_a_pull_is_tried_and_between_two_tries():
+def test_the_message_is_the_same_during_and_between_image_pulls():
     between = 'Back-off pulling image "engine:1": ErrImagePull: denied: no such image'
     verdict, history = diagnosed(waits("ImagePullBackOff", between))
     assert diagnosed(waits("ErrImagePull", "denied: no such image"), history)[0] == verdict
@@ -63,7 +63,7 @@ def test_the_same_is_said_while_a_pull_is_tried_and_between_two_tries():
 @pytest.mark.parametrize(
     "reason", ["CreateContainerConfigError", "CreateContainerError", "RunContainerError"]
 )
-def test_a_container_that_cannot_be_created_is_terminal_at_the_second_sighting(reason: str):
+def test_a_container_that_cannot_be_created_fails_at_the_second_observation(reason: str):
     of = waits(reason, 'secret "s" not found')
     verdict, history = diagnosed(of)
     assert verdict == Diagnosis(failure=None, requeue_after_s=3.0)
@@ -80,7 +80,7 @@ def test_a_container_that_cannot_be_created_is_terminal_at_the_second_sighting(r
     assert diagnosed(of, history, now_s=110.0)[0] == Diagnosis(failure=None, requeue_after_s=3.0)
 
 
-def test_the_sooner_of_two_second_sightings_counts():
+def test_requeue_is_at_the_sooner_of_two_observations():
     config = {"waiting": {"reason": "CreateContainerConfigError"}}
     one = {"name": "one", "restartCount": 0, "state": config}
     two = {**one, "name": "two"}
@@ -185,7 +185,7 @@ def test_restarts_that_another_leader_saw_are_not_of_this_activation():
     assert diagnosed(crashed(7, running={}), history)[0].failure is not None
 
 
-def test_a_pod_that_comes_later_begins_with_none():
+def test_history_is_inherited_once():
     _, history = diagnosed(pod(ready=True), PodHistory(inherited=True))
     assert not history.inherited
 

@@ -93,7 +93,9 @@ PROGRESSING = ("False", "Progressing", "")
         (seen(pod(ready=True)), 1, "Ready", ("True", "Available", ""), ("False", "Healthy", "")),
     ],
 )  # fmt: skip
-def test_rows(what: StatusInputs, least: int, phase: str, ready: object, degraded: object):
+def test_phase_and_conditions_by_row(
+    what: StatusInputs, least: int, phase: str, ready: object, degraded: object
+):
     got = build_status(what, least=least)
     assert got.phase == phase
     assert said(got, "Ready") == ready
@@ -182,7 +184,9 @@ def degraded_by(reason: str, truth: str = "True") -> Manifest:
         ({"conditions": [condition("Ready", "True", "Available")]}, seen(demand=1), PROGRESSING),
     ],
 )
-def test_degraded_as_it_was(before: Manifest, what: StatusInputs, expected: object):
+def test_degraded_stays_until_an_activation_succeeds(
+    before: Manifest, what: StatusInputs, expected: object
+):
     assert said(build_status(what, before=before), "Degraded") == expected
 
 
@@ -224,7 +228,7 @@ def test_a_time_moves_only_with_the_status():
     assert got["Ready"].last_transition_time == "2026-01-01T12:00:00Z"
 
 
-def test_the_same_again_is_nothing_to_write():
+def test_an_equal_status_is_not_written():
     first = build_status(seen(demand=1))
     kept = status.manifest(first)
     kept["conditions"].append({**condition("Theirs", "True", "Mine")})
@@ -281,7 +285,9 @@ def test_a_bad_certificate_is_why_autoscaling_is_not_ready(keda: bool, reason: s
         ({"type": "Ready", "status": "False", "reason": "TriggerError"}, False, "TriggerError"),
     ],
 )
-def test_keda_that_does_not_listen(said: dict[str, str] | None, paused: bool, reason: str):
+def test_without_a_push_stream_keda_is_not_connected(
+    said: dict[str, str] | None, paused: bool, reason: str
+):
     scaled_object = {"metadata": {}, "status": {"conditions": [said] if said else []}}
     got = status.autoscaling(scaled_object, keda=True, paused=paused, connected=False)
     assert (got.status, got.reason) == ("False", reason)
@@ -335,13 +341,13 @@ def test_field_cases_133_and_138_whose_trouble_a_complaint_of_keda_is(
     assert status.keda_complaint(None) is None
 
 
-def test_what_was_scaled_in_the_hpas_place_is_not_ready():
+def test_autoscaling_is_not_ready_while_hearth_scales_for_the_hpa():
     got = status.autoscaling(scaled("True"), keda=True, paused=False, lagging=True)
     assert (got.status, got.reason) == ("False", "HPADidNotScale")
     assert "metrics server" in got.message
 
 
-def test_what_the_last_status_said_of_kedas_side():
+def test_autoscaling_of_the_last_status():
     before = {"conditions": [condition("AutoscalingReady", "False", "Paused")]}
     found = status.last_autoscaling(service(status=before))
     assert found is not None and found[:2] == ("False", "Paused")
