@@ -84,7 +84,7 @@ def test_an_origin_of_the_servers_own(origin, host, own):
     assert asked({"origin": origin}, host=host) is not own
 
 
-def test_field_case_97_a_name_that_a_stranger_may_own_proves_nothing():
+def test_field_case_97_a_name_that_others_may_own_proves_nothing():
     own = {"origin": "http://chat.ai", "sec-fetch-site": "same-origin"}
     assert not asked(own, host="chat.ai")
     assert asked(own, host="chat.ai", rebindable=True)
@@ -120,5 +120,5 @@ def test_a_link_may_be_followed_but_nothing_may_be_sent_by_one():
         ("127.0.0.1.page.example:8081", False),
     ],
 )
-def test_names_that_no_strangers_dns_leads_here(host, private):
+def test_names_that_no_foreign_dns_leads_here(host, private):
     assert web_origin.is_private_host(host, domains=["", "models.corp.example"]) is private

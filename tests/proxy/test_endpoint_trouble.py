@@ -56,7 +56,7 @@ async def test_a_pod_we_found_ready_that_refuses_is_asked_again():
         assert s.record.outcomes == ["ok", "ok"]
 
 
-async def test_a_readiness_told_on_another_port_does_not_make_requests_knock_all_the_time():
+async def test_a_readiness_told_on_another_port_does_not_make_requests_probe_all_the_time():
     async with (
         backend.running() as health,
         backend.refusing() as dead,

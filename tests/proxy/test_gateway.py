@@ -51,7 +51,7 @@ async def test_field_case_94_every_connection_is_asked_whether_its_peer_is_there
             await stream.send(b"GET /v1/models HTTP/1.1\r\nHost: localhost\r\n\r\n")
             await stream.receive()
             here = stream.extra(anyio.abc.SocketAttribute.local_address)
-            assert alive.options(guest_socket(here)) == alive.wanted(tcp_keepalive.CLIENT_S)
+            assert alive.options(other_end(here)) == alive.wanted(tcp_keepalive.CLIENT_S)
         assert (await s.ask())[0] == 200
         (front,) = s.gateway._parts.connections
         accepted = front.transport.get_extra_info("socket")
@@ -61,7 +61,7 @@ async def test_field_case_94_every_connection_is_asked_whether_its_peer_is_there
         assert alive.options(upstream) == alive.wanted(tcp_keepalive.PEER_S)
 
 
-def guest_socket(address):
+def other_end(address):
     """The application's end of a connection."""
     found = [o for o in gc.get_objects() if isinstance(o, BridgeConnection) and o.transport]
     socks = [connection.transport.get_extra_info("socket") for connection in found]
