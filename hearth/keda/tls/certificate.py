@@ -1,5 +1,6 @@
 """A Secret's data as the TLS context of one service, or what is wrong with it."""
 
+import importlib
 import os
 import re
 import ssl
@@ -7,18 +8,17 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
 
 from hearth.api.meta import rfc3339
+
+if TYPE_CHECKING:
+    from hearth.keda.tls import x509
 
 CERTIFICATE, KEY, CLIENT_CA = "tls.crt", "tls.key", "ca.crt"
 
 _PEM = re.compile(rb"-----BEGIN CERTIFICATE-----.+?-----END CERTIFICATE-----", re.DOTALL)
 _NOISE = re.compile(r"^\[.*?\] | \(_ssl\.c:\d+\)$")
-_NO_CHECK_TIME = 0x200000
-"""X509_V_FLAG_NO_CHECK_TIME: dates are judged by `problem`, which can say them."""
-_WRONG_PURPOSE = 26
-"""X509_V_ERR_INVALID_PURPOSE"""
 
 Roots = frozenset[bytes]
 """The certificates, in DER, that a client's may descend from."""
@@ -53,21 +53,22 @@ def read(data: Mapping[str, bytes]) -> Certificate:
     context.set_alpn_protocols(["h2"])
     trusted = _blocks(data, CLIENT_CA)
     _trust(context, trusted, of=CLIENT_CA)
-    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    client.check_hostname = False
-    # What the server shows is itself trusted here: only what it is valid for is of interest.
-    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    client.verify_flags |= _NO_CHECK_TIME
-    _trust(client, _blocks(data, CERTIFICATE)[:1], of=CERTIFICATE)
+    shown = _blocks(data, CERTIFICATE)[0]
+    _check(shown)
     _show(context, data)
-    shown = _handshake(context, client)
+    details = _details(shown)
     return Certificate(
         context=context,
         roots=frozenset(map(ssl.PEM_cert_to_DER_cert, trusted)),
-        names=tuple(name for kind, name in shown.get("subjectAltName", ()) if kind == "DNS"),
-        not_before_s=ssl.cert_time_to_seconds(shown["notBefore"]),
-        not_after_s=ssl.cert_time_to_seconds(shown["notAfter"]),
+        names=details.names,
+        not_before_s=details.not_before_s,
+        not_after_s=details.not_after_s,
     )
+
+
+def load_library() -> None:
+    """What `read` needs, and takes a tenth of a second the first time: not on the event loop."""
+    importlib.import_module("hearth.keda.tls.x509")
 
 
 def roots(data: Mapping[str, bytes]) -> Roots:
@@ -119,6 +120,22 @@ def _trust(context: ssl.SSLContext, blocks: list[str], *, of: str) -> None:
         raise BadSecret(f"{of} cannot be read: {reason(error)}") from error
 
 
+def _check(shown: str) -> None:
+    """OpenSSL's own look: it says more of what is broken."""
+    _trust(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), [shown], of=CERTIFICATE)
+
+
+def _details(shown: str) -> "x509.Details":
+    from hearth.keda.tls import x509
+
+    try:
+        return x509.read(shown)
+    except x509.NotForServers as error:
+        raise BadSecret(f"{CERTIFICATE} is not for servers (usage serverAuth)") from error
+    except ValueError as error:
+        raise BadSecret(f"{CERTIFICATE} cannot be used: {error}") from error
+
+
 def _show(context: ssl.SSLContext, data: Mapping[str, bytes]) -> None:
     with _file(data[CERTIFICATE] + b"\n" + data[KEY]) as path:
         try:
@@ -130,23 +147,6 @@ def _show(context: ssl.SSLContext, data: Mapping[str, bytes]) -> None:
             raise BadSecret(
                 f"{KEY} cannot be used ({reason(error)}); it must be a PEM key without a passphrase"
             ) from error
-
-
-def _handshake(server: ssl.SSLContext, client: ssl.SSLContext) -> dict[str, Any]:
-    """What a client sees: the standard library reads certificates nowhere else."""
-    there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    ours = server.wrap_bio(there, back, server_side=True)
-    theirs = client.wrap_bio(back, there)
-    for end in (theirs, ours, theirs):
-        try:
-            end.do_handshake()
-        except ssl.SSLWantReadError:
-            continue
-        except ssl.SSLError as error:
-            if getattr(error, "verify_code", None) == _WRONG_PURPOSE:
-                raise BadSecret(f"{CERTIFICATE} is not for servers (usage serverAuth)") from error
-            raise BadSecret(f"{CERTIFICATE} cannot be used: {reason(error)}") from error
-    return theirs.getpeercert() or {}
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 
 import anyio
+import anyio.to_thread
 from anyio.abc import TaskGroup
 
 from hearth import names
@@ -160,6 +161,7 @@ class CertificateStore:
 
     async def _keep(self, entry: _Entry) -> None:
         with entry.reading:
+            await anyio.to_thread.run_sync(certificate.load_library)
             while True:
                 async with self._limiter:
                     again_s = await self._read(entry)
