@@ -88,10 +88,10 @@ class KeySecrets:
 
     def problem(self, service: LLMService) -> str | None:
         """Why no request can be let in, whatever key it has; None where nothing is wrong."""
-        wanted = service.spec.endpoint.authentication
-        if wanted is None:
+        authentication = service.spec.endpoint.authentication
+        if authentication is None:
             return None
-        name, key = wanted.secret_ref.name, wanted.secret_ref.key
+        name, key = authentication.secret_ref.name, authentication.secret_ref.key
         secret = self._secrets.get((service.key.namespace, name))
         if secret is None or not secret.was_read or key in (secret.usable or ()):
             return None
@@ -119,8 +119,8 @@ class KeySecrets:
                 del self._secrets[at]
 
     def _use(self, service: LLMService) -> _Secret | None:
-        wanted = service.spec.endpoint.authentication
-        at = (service.key.namespace, wanted.secret_ref.name) if wanted else None
+        authentication = service.spec.endpoint.authentication
+        at = (service.key.namespace, authentication.secret_ref.name) if authentication else None
         if self._used.get(service.key) != at:
             self.remove(service.key)
         if at is None:

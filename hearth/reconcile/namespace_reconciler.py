@@ -49,13 +49,13 @@ class NamespaceReconciler:
         if not services:
             self._rejections.pop(namespace, None)
             return None  # Kubernetes deletes it with its last owner
-        wanted = desired.render_shared(namespace, services, release=self._release)
-        name = ServiceKey(namespace, wanted["metadata"]["name"])
+        target = desired.render_shared(namespace, services, release=self._release)
+        name = ServiceKey(namespace, target["metadata"]["name"])
         observed = self._caches.object(kinds.SERVICE, name)
         if observed is None:
             with contextlib.suppress(NotFound):
                 observed = await self._cluster.get(kinds.SERVICE, namespace, name.name)
-        planned = plan.shared_service(wanted, observed)
+        planned = plan.shared_service(target, observed)
         if planned.rejection != self._rejections.get(namespace):
             self._rejections.pop(namespace, None)
             if planned.rejection is not None:

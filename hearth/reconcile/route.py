@@ -102,12 +102,12 @@ def scale(
         return dataclasses.replace(last, replicas=replicas, pods=pods, uid=metadata.get("uid", ""))
     if not readable:
         return None
-    wanted = service.spec.scaling
+    scaling = service.spec.scaling
     return Scale(
-        min=wanted.min,
-        max=max(wanted.min, wanted.max),
-        target=wanted.target,
-        window_s=float(wanted.scale_down_stabilization),
+        min=scaling.min,
+        max=max(scaling.min, scaling.max),
+        target=scaling.target,
+        window_s=float(scaling.scale_down_stabilization),
         replicas=replicas,
         pods=pods,
         uid=metadata.get("uid", ""),

@@ -79,26 +79,30 @@ def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) 
     it and nothing controls it; else it is left alone, nothing at all is written, and the rejection
     names it.
     """
-    there = {_identity(manifest): manifest for manifest in observed}
-    wanted = {_identity(manifest): manifest for manifest in desired.manifests}
-    for identity in wanted:
-        found = there.get(identity)
-        if found is not None and (problem := _rejection(service, wanted[identity], found)):
+    observed_by_id = {_identity(manifest): manifest for manifest in observed}
+    desired_by_id = {_identity(manifest): manifest for manifest in desired.manifests}
+    for identity in desired_by_id:
+        current = observed_by_id.get(identity)
+        if current is not None and (
+            problem := _rejection(service, desired_by_id[identity], current)
+        ):
             return Plan(rejection=problem)
     steps: list[Write] = []
     adopted: list[str] = []
-    for identity, manifest in wanted.items():
-        found = there.get(identity)
-        if found is None or ownership.controlled(service, found) or _is_terminating(found):
-            steps.extend(_steps(manifest, found, desired.initial_replicas))
+    for identity, manifest in desired_by_id.items():
+        current = observed_by_id.get(identity)
+        if current is None or ownership.controlled(service, current) or _is_terminating(current):
+            steps.extend(_steps(manifest, current, desired.initial_replicas))
         else:
-            steps.append(Apply(_adopting(manifest, found)))
-            adopted.append(f"{found['kind']} {found['metadata']['name']}")
-    orphans = (found for identity, found in there.items() if identity not in wanted)
+            steps.append(Apply(_adopting(manifest, current)))
+            adopted.append(f"{current['kind']} {current['metadata']['name']}")
+    orphans = (
+        current for identity, current in observed_by_id.items() if identity not in desired_by_id
+    )
     return Plan(writes=(*_deletions(service, orphans), *steps), adopted=tuple(adopted))
 
 
-def shared_service(wanted: Manifest, observed: Manifest | None) -> Plan:
+def shared_service(desired: Manifest, observed: Manifest | None) -> Plan:
     """The same for a namespace's shared Service, which has no controller."""
     if observed is not None and not _written_by_hearth(observed):
         return Plan(
@@ -107,34 +111,38 @@ def shared_service(wanted: Manifest, observed: Manifest | None) -> Plan:
             )
         )
     if observed is not None:
-        mine = {owner["uid"] for owner in wanted["metadata"].get("ownerReferences", ())}
-        others = {owner["uid"] for owner in observed["metadata"].get("ownerReferences", ())}
-        if others - mine:  # drift sees what is missing, not what should be gone
-            return Plan(writes=(Apply(_identified(wanted, observed)),))
-    return Plan(writes=tuple(_steps(wanted, observed, 0)))
+        owners = {owner["uid"] for owner in desired["metadata"].get("ownerReferences", ())}
+        observed_owners = {
+            owner["uid"] for owner in observed["metadata"].get("ownerReferences", ())
+        }
+        if observed_owners - owners:  # drift sees what is missing, not what should be gone
+            return Plan(writes=(Apply(_identified(desired, observed)),))
+    return Plan(writes=tuple(_steps(desired, observed, 0)))
 
 
 # The hash is one of the annotations: where another stands, something else was wanted.
-def _steps(wanted: Manifest, found: Manifest | None, replicas: int) -> Iterator[Write]:
-    if found is not None and _is_terminating(found):
+def _steps(desired: Manifest, observed: Manifest | None, replicas: int) -> Iterator[Write]:
+    if observed is not None and _is_terminating(observed):
         return  # its end is seen, and then it is written anew
-    kind = kinds.of(wanted)
+    kind = kinds.of(desired)
     if kind == kinds.DEPLOYMENT:
-        yield from _deployment_steps(wanted, found, replicas)
-    elif found is None:
-        yield Create(wanted) if kind == kinds.PVC else Apply(wanted)
-    elif kind != kinds.PVC and not drift.matches(wanted, found):
-        yield Apply(_identified(wanted, found))
+        yield from _deployment_steps(desired, observed, replicas)
+    elif observed is None:
+        yield Create(desired) if kind == kinds.PVC else Apply(desired)
+    elif kind != kinds.PVC and not drift.matches(desired, observed):
+        yield Apply(_identified(desired, observed))
 
 
-def _deployment_steps(wanted: Manifest, found: Manifest | None, replicas: int) -> Iterator[Write]:
-    if found is None:
-        yield _apply_replicas(wanted, replicas, whole=_with_replicas(wanted, replicas))
-    elif _half_created(found):
-        now = found["spec"].get("replicas", replicas)
-        yield _apply_replicas(_identified(wanted, found), now, whole=None)
-    elif not drift.matches(wanted, found):
-        yield Apply(_identified(wanted, found))
+def _deployment_steps(
+    desired: Manifest, observed: Manifest | None, replicas: int
+) -> Iterator[Write]:
+    if observed is None:
+        yield _apply_replicas(desired, replicas, whole=_with_replicas(desired, replicas))
+    elif _half_created(observed):
+        now = observed["spec"].get("replicas", replicas)
+        yield _apply_replicas(_identified(desired, observed), now, whole=None)
+    elif not drift.matches(desired, observed):
+        yield Apply(_identified(desired, observed))
 
 
 def _apply_replicas(main: Manifest, replicas: int, *, whole: Manifest | None) -> ApplyReplicas:
@@ -153,11 +161,11 @@ def _with_replicas(manifest: Manifest, replicas: int) -> Manifest:
     return {**manifest, "spec": {**manifest["spec"], "replicas": replicas}}
 
 
-def _half_created(found: Manifest) -> bool:
+def _half_created(observed: Manifest) -> bool:
     """Whether the steps of ApplyReplicas were cut short: the second manager owns too much."""
     managers = {
         entry["manager"]: entry.get("fieldsV1", {})
-        for entry in found["metadata"].get("managedFields", ())
+        for entry in observed["metadata"].get("managedFields", ())
         if entry.get("operation") == "Apply" and not entry.get("subresource")
     }
     owned: dict[str, Any] = managers.get(names.REPLICAS_MANAGER, {})
@@ -169,12 +177,12 @@ def _half_created(found: Manifest) -> bool:
 
 
 def _rejection(
-    service: LLMService, wanted: Manifest, found: Manifest
+    service: LLMService, desired: Manifest, observed: Manifest
 ) -> routes.SpecRejection | None:
-    if not ownership.controlled(service, found) and not ownership.adoptable(service, found):
-        return _not_owned(found, _remedy(service, found))
-    if found["kind"] == kinds.PVC.kind and _has_changed(wanted, found):
-        name = found["metadata"]["name"]
+    if not ownership.controlled(service, observed) and not ownership.adoptable(service, observed):
+        return _not_owned(observed, _remedy(service, observed))
+    if observed["kind"] == kinds.PVC.kind and _has_changed(desired, observed):
+        name = observed["metadata"]["name"]
         return routes.SpecRejection(
             reason=spec_errors.CLAIM_CHANGED,
             message=f"spec.cache: PersistentVolumeClaim {name} was created with another size or"
@@ -184,33 +192,33 @@ def _rejection(
     return None
 
 
-def _has_changed(wanted: Manifest, found: Manifest) -> bool:
+def _has_changed(desired: Manifest, observed: Manifest) -> bool:
     hashes = [
-        m["metadata"].get("annotations", {}).get(names.HASH_ANNOTATION) for m in (wanted, found)
+        m["metadata"].get("annotations", {}).get(names.HASH_ANNOTATION) for m in (desired, observed)
     ]
     # The same amount may be spelled in another way.
-    return hashes[0] != hashes[1] and not drift.matches(wanted["spec"], found["spec"])
+    return hashes[0] != hashes[1] and not drift.matches(desired["spec"], observed["spec"])
 
 
 def _deletions(service: LLMService, orphans: Iterable[Manifest]) -> list[Delete]:
     """A PVC is not among them: it holds data, and is deleted with the service."""
     doomed = [
-        found
-        for found in orphans
-        if found["kind"] != kinds.PVC.kind
-        and found["metadata"].get("labels", {}).get(names.SERVICE_LABEL) == service.metadata.name
-        and ownership.controlled(service, found)
-        and not _is_terminating(found)
+        observed
+        for observed in orphans
+        if observed["kind"] != kinds.PVC.kind
+        and observed["metadata"].get("labels", {}).get(names.SERVICE_LABEL) == service.metadata.name
+        and ownership.controlled(service, observed)
+        and not _is_terminating(observed)
     ]
     # KEDA must not scale what is about to be deleted.
-    doomed.sort(key=lambda found: bool(found["kind"] != kinds.SCALED_OBJECT.kind))
-    return [Delete(found) for found in doomed]
+    doomed.sort(key=lambda observed: bool(observed["kind"] != kinds.SCALED_OBJECT.kind))
+    return [Delete(observed) for observed in doomed]
 
 
-def _written_by_hearth(found: Manifest) -> bool:
-    owners = found["metadata"].get("ownerReferences", ())
-    managed_by = found["metadata"].get("labels", {}).get("app.kubernetes.io/managed-by")
-    written = names.HASH_ANNOTATION in (found["metadata"].get("annotations") or {})
+def _written_by_hearth(observed: Manifest) -> bool:
+    owners = observed["metadata"].get("ownerReferences", ())
+    managed_by = observed["metadata"].get("labels", {}).get("app.kubernetes.io/managed-by")
+    written = names.HASH_ANNOTATION in (observed["metadata"].get("annotations") or {})
     return (
         written
         and managed_by == names.MANAGER
@@ -224,22 +232,22 @@ def _group(owner: Manifest) -> str:
     return str(owner.get("apiVersion", "")).partition("/")[0]
 
 
-def _not_owned(found: Manifest, remedy: str) -> routes.SpecRejection:
-    metadata = found["metadata"]
-    owner = ownership.controller(found)
+def _not_owned(observed: Manifest, remedy: str) -> routes.SpecRejection:
+    metadata = observed["metadata"]
+    owner = ownership.controller(observed)
     belongs = f"belongs to {owner['kind']} {owner['name']}" if owner else "is not Hearth's"
     return routes.SpecRejection(
         reason=spec_errors.NOT_OWNED,
-        message=f"{found['kind']} {metadata['name']} {belongs} and is left alone; {remedy}",
+        message=f"{observed['kind']} {metadata['name']} {belongs} and is left alone; {remedy}",
     )
 
 
-def _is_terminating(found: Manifest) -> bool:
-    return bool(found["metadata"].get("deletionTimestamp"))
+def _is_terminating(observed: Manifest) -> bool:
+    return bool(observed["metadata"].get("deletionTimestamp"))
 
 
-def _remedy(service: LLMService, found: Manifest) -> str:
-    owner = ownership.controller(found)
+def _remedy(service: LLMService, observed: Manifest) -> str:
+    owner = ownership.controller(observed)
     if owner.get("kind") == "LLMService" and owner.get("name") == service.metadata.name:
         return (
             f"that is another LLMService of this name (uid {owner.get('uid')}), deleted perhaps:"
@@ -248,24 +256,24 @@ def _remedy(service: LLMService, found: Manifest) -> str:
     return "delete or rename it, or rename the service"
 
 
-def _adopting(wanted: Manifest, found: Manifest) -> Manifest:
+def _adopting(desired: Manifest, observed: Manifest) -> Manifest:
     """For the observed version only: an object that someone else adopts meanwhile stays theirs.
 
     A claim is written once: of it nothing but the owner.
     """
-    made = _identified(wanted, found)
-    version = {"resourceVersion": found["metadata"]["resourceVersion"]}
+    made = _identified(desired, observed)
+    version = {"resourceVersion": observed["metadata"]["resourceVersion"]}
     metadata = {**made["metadata"], **version}
-    if found["kind"] != kinds.PVC.kind:
+    if observed["kind"] != kinds.PVC.kind:
         return {**made, "metadata": metadata}
     kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences")
     bare = {name: metadata[name] for name in kept if name in metadata}
     return {"apiVersion": made["apiVersion"], "kind": made["kind"], "metadata": bare}
 
 
-def _identified(wanted: Manifest, found: Manifest) -> Manifest:
-    uid = found["metadata"].get("uid")
-    return {**wanted, "metadata": {**wanted["metadata"], **({"uid": uid} if uid else {})}}
+def _identified(desired: Manifest, observed: Manifest) -> Manifest:
+    uid = observed["metadata"].get("uid")
+    return {**desired, "metadata": {**desired["metadata"], **({"uid": uid} if uid else {})}}
 
 
 def _identity(manifest: Manifest) -> tuple[str, str]:

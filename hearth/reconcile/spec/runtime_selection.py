@@ -19,18 +19,18 @@ def pick(service: LLMService, runtimes: Iterable[InferenceRuntime]) -> Inference
     is.
     """
     own = {runtime.name: runtime for runtime in runtimes if runtime.group == service.group}
-    wanted = service.spec.runtime
-    if wanted is None or (wanted.name is None and wanted.selector is None):
+    ref = service.spec.runtime
+    if ref is None or (ref.name is None and ref.selector is None):
         raise _error("spec.runtime chooses none; set spec.runtime.name", own)
-    if wanted.name is not None:
-        if wanted.name not in own:
-            raise _error(f"spec.runtime.name: there is no InferenceRuntime {wanted.name!r}", own)
-        return own[wanted.name]
-    vendors = wanted.selector.vendor if wanted.selector else []
+    if ref.name is not None:
+        if ref.name not in own:
+            raise _error(f"spec.runtime.name: there is no InferenceRuntime {ref.name!r}", own)
+        return own[ref.name]
+    vendors = ref.selector.vendor if ref.selector else []
     for vendor in vendors:
-        found = [runtime for runtime in own.values() if runtime.spec.vendor == vendor]
-        if found:
-            return _highest(vendor, found)
+        candidates = [runtime for runtime in own.values() if runtime.spec.vendor == vendor]
+        if candidates:
+            return _highest(vendor, candidates)
     raise _error(
         f"spec.runtime.selector.vendor: no InferenceRuntime is of {' or '.join(vendors) or 'none'}",
         own,
@@ -49,11 +49,11 @@ def service_index_keys(service: Manifest) -> Iterator[IndexKey]:
     Read from the manifest as it is, for an index: to parse a thousand services for each change of
     a runtime would hold up the event loop.
     """
-    wanted = _part(_part(service, "spec"), "runtime")
-    if name := _text(wanted.get("name")):
+    ref = _part(_part(service, "spec"), "runtime")
+    if name := _text(ref.get("name")):
         yield "name", name
         return
-    vendors = _part(wanted, "selector").get("vendor")
+    vendors = _part(ref, "selector").get("vendor")
     for vendor in vendors if isinstance(vendors, list) else ():
         yield "vendor", _text(vendor)
     # A runtime that changed its vendor is found by its name only.
@@ -62,17 +62,19 @@ def service_index_keys(service: Manifest) -> Iterator[IndexKey]:
 
 
 def _part(manifest: Manifest, field: str) -> Manifest:
-    found = manifest.get(field)
-    return found if isinstance(found, dict) else {}
+    part = manifest.get(field)
+    return part if isinstance(part, dict) else {}
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _highest(vendor: str, found: list[InferenceRuntime]) -> InferenceRuntime:
-    top = max(runtime.spec.priority for runtime in found)
-    best = sorted((r for r in found if r.spec.priority == top), key=lambda runtime: runtime.name)
+def _highest(vendor: str, candidates: list[InferenceRuntime]) -> InferenceRuntime:
+    top = max(runtime.spec.priority for runtime in candidates)
+    best = sorted(
+        (r for r in candidates if r.spec.priority == top), key=lambda runtime: runtime.name
+    )
     if len(best) > 1:
         names = ", ".join(runtime.name for runtime in best)
         raise SpecError(

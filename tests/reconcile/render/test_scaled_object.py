@@ -9,8 +9,8 @@ from hearth.reconcile.spec.spec_errors import SpecError
 from tests.reconcile.builders import UID, merged, service
 
 
-def render(wanted: Manifest, release: Release | None = None) -> Manifest:
-    return scaled_object.render(service({"scaling": wanted}), release=release or Release())
+def render(scaling: Manifest, release: Release | None = None) -> Manifest:
+    return scaled_object.render(service({"scaling": scaling}), release=release or Release())
 
 
 def test_the_scaled_object_of_a_service_that_scales_to_zero():
@@ -94,8 +94,8 @@ def test_mutual_tls():
 
 def test_the_client_side_of_tls_may_be_the_clusters():
     reference = {"name": "a", "kind": "ClusterTriggerAuthentication"}
-    wanted = merged(TLS, {"externalScaler": {"tls": {"authenticationRef": reference}}})
-    assert render(wanted)["spec"]["triggers"][0]["authenticationRef"] == reference
+    scaling = merged(TLS, {"externalScaler": {"tls": {"authenticationRef": reference}}})
+    assert render(scaling)["spec"]["triggers"][0]["authenticationRef"] == reference
 
 
 def test_the_name_that_keda_dials_leads_to_the_shared_scaler():
@@ -128,11 +128,11 @@ def test_without_services_there_is_no_tls():
     assert error.value.rejection.reason == "ScaledObject"
 
 
-@pytest.mark.parametrize("wanted", [{}, {"externalScaler": {}}, TLS])
-def test_the_server_secret_is_read_back(wanted: Manifest):
-    expected = "s" if wanted == TLS else None
-    assert scaled_object.server_secret(service({"scaling": wanted})) == expected
-    assert scaled_object.server_secret_of(render(wanted)) == expected
+@pytest.mark.parametrize("scaling", [{}, {"externalScaler": {}}, TLS])
+def test_the_server_secret_is_read_back(scaling: Manifest):
+    expected = "s" if scaling == TLS else None
+    assert scaled_object.server_secret(service({"scaling": scaling})) == expected
+    assert scaled_object.server_secret_of(render(scaling)) == expected
 
 
 @pytest.mark.parametrize("triggers", [[], [{}], [{"metadata": {"targetValue": "x"}}]])
@@ -141,14 +141,14 @@ def test_what_is_not_ours_has_no_secret(triggers: list[Manifest]):
 
 
 @pytest.mark.parametrize(
-    ("wanted", "message"),
+    ("scaling", "message"),
     [
         ({"metric": "kvCacheUtil"}, "spec.scaling.metric: kvCacheUtil is not supported; use queue"),
     ],
 )
-def test_refusals_name_the_field(wanted: Manifest, message: str):
+def test_refusals_name_the_field(scaling: Manifest, message: str):
     with pytest.raises(SpecError) as error:
-        render(wanted)
+        render(scaling)
     assert error.value.rejection.reason == "ScaledObject"
     assert message in error.value.rejection.message
 

@@ -34,30 +34,30 @@ def no_image(container: str, said: str) -> Failure:
 
 @pytest.mark.parametrize("reason", ["InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff"])
 def test_an_image_that_cannot_be_pulled_fails_at_once(reason: str):
-    verdict, _ = diagnosed(waits(reason, "no such image"))
-    assert verdict == Diagnosis(failure=no_image("serving", "no such image"))
+    diagnosis, _ = diagnosed(waits(reason, "no such image"))
+    assert diagnosis == Diagnosis(failure=no_image("serving", "no such image"))
 
 
 def test_an_image_pull_may_fail_once():
-    verdict, history = diagnosed(waits("ErrImagePull"))
-    assert verdict == Diagnosis(failure=None)
-    verdict, history = diagnosed(waits("ImagePullBackOff"), history)
-    assert verdict.failure == no_image("serving", "ImagePullBackOff")
+    diagnosis, history = diagnosed(waits("ErrImagePull"))
+    assert diagnosis == Diagnosis(failure=None)
+    diagnosis, history = diagnosed(waits("ImagePullBackOff"), history)
+    assert diagnosis.failure == no_image("serving", "ImagePullBackOff")
     # The kubelet alternates between the two: the next try is no fresh start...
-    verdict, history = diagnosed(waits("ErrImagePull"), history)
-    assert verdict.failure is not None
+    diagnosis, history = diagnosed(waits("ErrImagePull"), history)
+    assert diagnosis.failure is not None
     # ...unless it gets further.
-    verdict, history = diagnosed(waits("ContainerCreating"), history)
-    assert verdict.failure is None
+    diagnosis, history = diagnosed(waits("ContainerCreating"), history)
+    assert diagnosis.failure is None
     assert diagnosed(waits("ErrImagePull"), history)[0].failure is None
 
 
 def test_the_message_is_the_same_during_and_between_image_pulls():
     between = 'Back-off pulling image "engine:1": ErrImagePull: denied: no such image'
-    verdict, history = diagnosed(waits("ImagePullBackOff", between))
-    assert diagnosed(waits("ErrImagePull", "denied: no such image"), history)[0] == verdict
-    assert verdict.failure is not None
-    assert verdict.failure.message == "container serving: denied: no such image"
+    diagnosis, history = diagnosed(waits("ImagePullBackOff", between))
+    assert diagnosed(waits("ErrImagePull", "denied: no such image"), history)[0] == diagnosis
+    assert diagnosis.failure is not None
+    assert diagnosis.failure.message == "container serving: denied: no such image"
 
 
 @pytest.mark.parametrize(
@@ -65,18 +65,18 @@ def test_the_message_is_the_same_during_and_between_image_pulls():
 )
 def test_a_container_that_cannot_be_created_fails_at_the_second_observation(reason: str):
     of = waits(reason, 'secret "s" not found')
-    verdict, history = diagnosed(of)
-    assert verdict == Diagnosis(failure=None, requeue_after_s=3.0)
-    verdict, history = diagnosed(of, history, now_s=101.0)
-    assert verdict == Diagnosis(failure=None, requeue_after_s=2.0)
-    verdict, history = diagnosed(of, history, now_s=103.0)
-    assert verdict.failure == Failure(
+    diagnosis, history = diagnosed(of)
+    assert diagnosis == Diagnosis(failure=None, requeue_after_s=3.0)
+    diagnosis, history = diagnosed(of, history, now_s=101.0)
+    assert diagnosis == Diagnosis(failure=None, requeue_after_s=2.0)
+    diagnosis, history = diagnosed(of, history, now_s=103.0)
+    assert diagnosis.failure == Failure(
         reason="CreateContainerFailed",
         message='container serving: secret "s" not found',
         brief="container serving: it cannot be created",
     )
     # Mended in between: what comes later is a first sighting.
-    verdict, history = diagnosed(waits("ContainerCreating"), history, now_s=104.0)
+    diagnosis, history = diagnosed(waits("ContainerCreating"), history, now_s=104.0)
     assert diagnosed(of, history, now_s=110.0)[0] == Diagnosis(failure=None, requeue_after_s=3.0)
 
 
@@ -85,8 +85,8 @@ def test_requeue_is_at_the_sooner_of_two_observations():
     one = {"name": "one", "restartCount": 0, "state": config}
     two = {**one, "name": "two"}
     _, history = diagnosed(pod(containerStatuses=[one]))
-    verdict, _ = diagnosed(pod(containerStatuses=[one, two]), history, now_s=101.0)
-    assert verdict == Diagnosis(failure=None, requeue_after_s=2.0)
+    diagnosis, _ = diagnosed(pod(containerStatuses=[one, two]), history, now_s=101.0)
+    assert diagnosis == Diagnosis(failure=None, requeue_after_s=2.0)
 
 
 def crashed(
@@ -170,18 +170,18 @@ def test_restarts_before_the_pod_was_ready_are_of_an_earlier_activation():
     served = pod(ready=True, restarts=5)
     _, history = diagnosed(served)
     assert history.restarts == {KEY: 5}
-    verdict, history = diagnosed(crashed(6, running={}), history)
-    assert verdict.failure is None
-    verdict, history = diagnosed(crashed(6, waiting=BACK_OFF), history)
-    assert verdict.failure is not None
-    assert "was restarted once" in verdict.failure.message
+    diagnosis, history = diagnosed(crashed(6, running={}), history)
+    assert diagnosis.failure is None
+    diagnosis, history = diagnosed(crashed(6, waiting=BACK_OFF), history)
+    assert diagnosis.failure is not None
+    assert "was restarted once" in diagnosis.failure.message
 
 
 def test_restarts_that_another_leader_saw_are_not_of_this_activation():
-    verdict, history = diagnosed(crashed(5, running={}), PodHistory(inherited=True))
-    assert (verdict.failure, history.restarts) == (None, {KEY: 5})
-    verdict, history = diagnosed(crashed(6, running={}), history)
-    assert verdict.failure is None
+    diagnosis, history = diagnosed(crashed(5, running={}), PodHistory(inherited=True))
+    assert (diagnosis.failure, history.restarts) == (None, {KEY: 5})
+    diagnosis, history = diagnosed(crashed(6, running={}), history)
+    assert diagnosis.failure is None
     assert diagnosed(crashed(7, running={}), history)[0].failure is not None
 
 
