@@ -1,6 +1,7 @@
 """When a push is due, and when it is again.  No I/O."""
 
 from dataclasses import dataclass
+from enum import Enum, auto
 
 RESEND_MAX_S = 30.0
 
@@ -21,6 +22,17 @@ class PushRecord:
     since: float
     pushes: int
     next_at: float
+
+
+class PushState(Enum):
+    """What KEDA knows of a service by one stream."""
+
+    NEW = auto()
+    """Nothing that counts."""
+    TOLD = auto()
+    """All there is to tell; when it is told again, its record says."""
+    DUE = auto()
+    """All but one push, which is not sent yet: whatever happens until then, it says."""
 
 
 def resend_s(pushes: int) -> float:
@@ -60,3 +72,25 @@ def is_due(
     if record is not None and pushes and now < record.next_at:
         return record, False
     return PushRecord(period.since, pushes + 1, now + resend_s(pushes + 1)), True
+
+
+def next_state(state: PushState, *, answers: bool, serves: bool, due: bool) -> PushState:
+    """What becomes of a stream when something changed; a push that was sent makes DUE TOLD.
+
+    `answers`: the gate is open.  `serves`: there is such a service, and the stream may hear of it.
+    `due`: as `is_due` says; of a stream that is NEW, or that its service is active.
+
+    | state | gate closed | not served | due | else |
+    | ----- | ----------- | ---------- | --- | ---- |
+    | NEW   | NEW         | NEW        | DUE | TOLD |
+    | TOLD  | TOLD        | NEW        | DUE | TOLD |
+    | DUE   | NEW         | NEW        | DUE | DUE  |
+
+    While the gate is closed KEDA leaves replicas alone, so what it was told holds on; what was due
+    and not sent it was not told.
+    """
+    if not answers:
+        return PushState.TOLD if state is PushState.TOLD else PushState.NEW
+    if not serves:
+        return PushState.NEW
+    return PushState.DUE if due or state is PushState.DUE else PushState.TOLD

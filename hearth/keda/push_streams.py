@@ -17,7 +17,14 @@ import anyio
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable, Listener
 from hearth.keda.demand_view import ScalerGate, ServiceGone, exists
-from hearth.keda.push_schedule import PushRecord, UnservedPeriod, current_period, is_due
+from hearth.keda.push_schedule import (
+    PushRecord,
+    PushState,
+    UnservedPeriod,
+    current_period,
+    is_due,
+    next_state,
+)
 from hearth.listeners import Listeners
 from hearth.routes import RouteTable
 
@@ -56,11 +63,10 @@ class _Stream:
     uid: str
     tls: bool
     send_now: SendNow
+    state: PushState = PushState.NEW
     record: PushRecord | None = None
-    greeted: bool = False
-    due: bool = False
-    """The one message that may be unsent: whatever happens until it is sent, it says."""
-    rests: bool = False
+    """Of the period that runs; None without."""
+    idle: bool = False
     """Whether its task waits for something to send."""
     wake: anyio.Event = field(default_factory=anyio.Event)
 
@@ -173,18 +179,18 @@ class PushStreams:
                 raise ServiceGone(stream.key)
             now = self._clock()
             self._evaluate(stream, self._update_period(stream.key), now)
-            if stream.due:
+            if stream.state is PushState.DUE:
                 await send()
                 self._sent(stream)
                 continue
-            stream.rests = True
+            stream.idle = True
             try:
                 await self._wait(stream, stream.record.next_at - now if stream.record else None)
             finally:
-                stream.rests = False
+                stream.idle = False
 
     def _sent(self, stream: _Stream) -> None:
-        stream.due = False
+        stream.state = PushState.TOLD
         self._observer.pushed(stream.key)
         logger.debug("pushed", extra={"service": str(stream.key)})
 
@@ -222,20 +228,14 @@ class PushStreams:
         return period
 
     def _evaluate(self, stream: _Stream, period: UnservedPeriod | None, now: float) -> None:
-        if self._gate.closed is not None:
-            # KEDA leaves replicas alone meanwhile, so what it was told holds on; what was due and
-            # not sent it was not told.
-            stream.greeted = stream.greeted and not stream.due
-            stream.record, stream.due = None, False
-            return
-        if not self._serves(stream):
-            stream.record, stream.due, stream.greeted = None, False, False
-            return
-        stream.record, due = is_due(stream.record, period, now=now)
-        if not stream.greeted:
-            stream.greeted = True
-            due = due or self._demand.active(stream.key)
-        stream.due = stream.due or due
+        answers, serves, due = self._gate.closed is None, self._serves(stream), False
+        if answers and serves:
+            stream.record, due = is_due(stream.record, period, now=now)
+            # What a stream that opens finds active was perhaps told to one that broke off.
+            due = due or (stream.state is PushState.NEW and self._demand.active(stream.key))
+        else:
+            stream.record = None
+        stream.state = next_state(stream.state, answers=answers, serves=serves, due=due)
 
     def _serves(self, stream: _Stream) -> bool:
         """Whether there is such a service, and this stream may hear of it."""
@@ -249,15 +249,15 @@ class PushStreams:
             self._gate.closed is None
             and key not in self._periods
             and self._routes.endpoints(key)
-            and all(stream.greeted and stream.record is None for stream in streams)
+            and all(s.state is not PushState.NEW and s.record is None for s in streams)
         ):
             # Each request comes by here, twice: of what is served there is nothing to say.
             return
         period = self._update_period(key)
         for stream in streams:
             self._evaluate(stream, period, self._clock())
-            wakes = stream.due or not stream.greeted
-            if stream.due and stream.rests and stream.send_now():
+            wakes = stream.state is not PushState.TOLD
+            if stream.state is PushState.DUE and stream.idle and stream.send_now():
                 self._sent(stream)
             if wakes:
                 # If only to know when the next one is due.

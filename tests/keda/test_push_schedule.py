@@ -4,7 +4,15 @@ import math
 
 import pytest
 
-from hearth.keda.push_schedule import PushRecord, UnservedPeriod, current_period, is_due, resend_s
+from hearth.keda.push_schedule import (
+    PushRecord,
+    PushState,
+    UnservedPeriod,
+    current_period,
+    is_due,
+    next_state,
+    resend_s,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,3 +49,18 @@ def test_is_due(record, period, now, after, due):
 def test_resend_times():
     assert [resend_s(n) for n in range(1, 8)] == [2, 4, 8, 16, 30, 30, 30]
     assert resend_s(10_000) == 30
+
+
+NEW, TOLD, DUE = PushState
+
+
+@pytest.mark.parametrize(
+    ("state", "closed", "not_served", "due", "otherwise"),
+    [(NEW, NEW, NEW, DUE, TOLD), (TOLD, TOLD, NEW, DUE, TOLD), (DUE, NEW, NEW, DUE, DUE)],
+)
+def test_next_state(state, closed, not_served, due, otherwise):
+    for serves in (True, False):
+        assert next_state(state, answers=False, serves=serves, due=False) is closed
+    assert next_state(state, answers=True, serves=False, due=False) is not_served
+    assert next_state(state, answers=True, serves=True, due=True) is due
+    assert next_state(state, answers=True, serves=True, due=False) is otherwise
