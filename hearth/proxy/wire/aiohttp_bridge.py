@@ -13,7 +13,7 @@ from aiohttp.abc import AbstractStreamWriter
 
 from hearth.proxy.body import body_budget
 from hearth.proxy.errors import GatewayError
-from hearth.proxy.wire import connection, head_parser
+from hearth.proxy.wire import client_transport, head_parser
 from hearth.proxy.wire.deadlines import NEVER
 from hearth.proxy.wire.shared import Shared
 from hearth.proxy.wire.visit import Visit
@@ -45,7 +45,7 @@ class BridgeClient:
         if transport is not None:
             sock = transport.get_extra_info("socket")
             if sock is not None and self._request.version < (1, 1):
-                connection.reset(sock)
+                client_transport.reset(sock)
             transport.abort()
         self._done.set()
 
@@ -106,7 +106,7 @@ async def serve(
 ) -> AlreadySent:
     """Answer one request; what goes wrong is told to the client."""
     guest = BridgeClient(request)
-    peer = connection.spelled(request.remote or "unknown")
+    peer = client_transport.format_address(request.remote or "unknown")
     visit = Visit(parts, guest, asked, peer=peer, scheme=request.scheme.encode())
     guest.visit = visit
     held = body_budget.BufferedBody(parts.budget)

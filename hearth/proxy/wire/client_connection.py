@@ -1,97 +1,123 @@
 """One client connection: requests below `POST /v1/` are served here, one at a time; at the first
-other one the whole connection goes to the aiohttp application."""
+other one the whole connection goes to the aiohttp application.  `connection_state` has its table.
+"""
 
 import asyncio
-import itertools
 import logging
 from collections.abc import Callable
 
 from hearth.proxy import error_messages
-from hearth.proxy.body.body_budget import BufferedBody
 from hearth.proxy.errors import GatewayError
-from hearth.proxy.observer import BodyBytes, RequestDetails
-from hearth.proxy.wire import foreign_protocols, head_parser
+from hearth.proxy.wire import client_limit, first_bytes, foreign_protocols, head_parser
+from hearth.proxy.wire.client_transport import ClientTransport
+from hearth.proxy.wire.connection_state import ConnectionState
 from hearth.proxy.wire.deadlines import NEVER
-from hearth.proxy.wire.first_bytes import FirstBytes, classify
-from hearth.proxy.wire.lingering import give
+from hearth.proxy.wire.first_bytes import FirstBytes
+from hearth.proxy.wire.head_cache import RequestTemplate
 from hearth.proxy.wire.request_body import RequestBody
-from hearth.proxy.wire.response_writer import ResponseWriter
 from hearth.proxy.wire.shared import Shared
-from hearth.proxy.wire.shortcut import Shortcut
-from hearth.proxy.wire.states import ConnectionState
+from hearth.proxy.wire.taking import take
 from hearth.proxy.wire.visit import Visit
+from hearth.proxy.wire.warm import Warm
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 _SURPLUS_S = 2.0
 """How long a connection beyond the limit may take to say what it wants."""
-_HEALTH = tuple(
-    method + path for method in (b"GET ", b"HEAD ") for path in (b"/ ", b"/healthz ", b"/healthz?")
-)
-"""Who asks whether the gateway is alive is answered, however many there are."""
 _PIPELINE_BYTES = 64 * 1024
 """Of requests that came before their turn; then reading pauses."""
-_DISPLACED_S, _DISPLACED_AMONG = 5.0, 64
-"""An idle connection makes room for a new one after so long; so many are looked at."""
+_SMALL_BODY_S = 0.5
+"""A small body comes right after its head; one that comes later is taken in as any other."""
+_LINGER_S = 2.0
+"""How long a response that came before the end of its request may take to be read."""
 
 
-class ClientConnection(Shortcut):
+class ClientConnection(asyncio.Protocol):
     """Owns its transport until it hands it over."""
 
-    __slots__ = ("_advancing", "_web")
+    __slots__ = (
+        "_advancing",
+        "_web",
+        "body",
+        "buffer",
+        "close_after_response",
+        "deadline",
+        "parts",
+        "small_body_bytes",
+        "state",
+        "template",
+        "transport",
+        "visit",
+        "writing_paused",
+    )
 
     def __init__(self, parts: Shared, web: Callable[[], asyncio.Protocol]) -> None:
         """`web`: makes the protocol of the aiohttp application."""
-        super().__init__(parts)
+        self.parts = parts
         self._web = web
+        self.transport = ClientTransport()
+        self.state = ConnectionState.IDLE
+        self.deadline = NEVER
+        self.writing_paused = False
+        """Whether the client takes no more for now."""
+        self.close_after_response = False
+        """Whether the response that is written next is the last one."""
+        self.buffer = b""
+        """What was read and not yet understood."""
+        self.template: RequestTemplate | None = None
+        """Of the last head that was remembered."""
+        self.small_body_bytes = 0
+        """Bytes in the buffer, as the budget knows them, while a small body is waited for."""
+        self.body: RequestBody | None = None
+        """The body that is being taken in."""
+        self.visit: Visit | Warm | None = None
+        """The one request that is being served."""
         self._advancing = False
 
-    def drain(self) -> None:
-        """The gateway stops: close an idle connection, end a busy one with its answer."""
-        if self.visit is not None:
-            self.visit.drain()
-        elif (
-            self.state is ConnectionState.IDLE and not self.buffer and not self.close_after_response
-        ):
-            self.close()
-
-    # asyncio's side
-
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        self.parts.connections.add(self)
-        if self.parts.clients.opened() or self._displaces():
-            self._rest()
-        elif self.parts.clients.takes(0):
+        self.transport.open(transport)
+        parts = self.parts
+        parts.deadlines.add(self)
+        parts.connections.add(self)
+        self._rest()
+        if parts.clients.opened() or client_limit.displace(
+            parts.connections, parts.bridged, except_for=self, latest=self.deadline
+        ):
+            return
+        if parts.clients.takes(0):
             self.state = ConnectionState.SURPLUS
-            self.deadline = self.parts.deadlines.time() + _SURPLUS_S
+            self.deadline = parts.deadlines.time() + _SURPLUS_S
         else:
-            self.parts.clients.rejected()
-            self.break_off(rst=False)
+            parts.clients.rejected()
+            self._cut(rst=False)
 
     def data_received(self, data: bytes) -> None:
-        if self.close_after_response:
-            self.spill(data)
-            return
         state = self.state
+        if state is ConnectionState.CLOSING:
+            if not self.transport.discard(data):
+                self._cut(rst=False)
+            return
         if self.buffer:
             data = self.buffer + data
         self.buffer = data
-        if state is ConnectionState.IDLE and self.try_fast(data):
+        fast = state is ConnectionState.IDLE or state is ConnectionState.SMALL_BODY
+        if fast and not self.writing_paused and self._try_fast(data):
             return
-        if (
-            state is ConnectionState.IDLE and not self.writing_paused
-        ) or state is ConnectionState.BODY:
-            self.advance()
-        elif state is ConnectionState.SURPLUS:
-            self._turn_away()
-        elif len(self.buffer) > _PIPELINE_BYTES:
-            self.pause_reading()
+        match self.state:
+            case ConnectionState.BODY:
+                self.advance()
+            case ConnectionState.IDLE | ConnectionState.HEAD if not self.writing_paused:
+                self.advance()
+            case ConnectionState.SURPLUS:
+                self._turn_away()
+            case _ if len(data) > _PIPELINE_BYTES:
+                self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
         visit, self.visit = self.visit, None
-        self.detach()
+        self._release()
+        self.transport.lost()
         if visit is not None:
             visit.gone()
 
@@ -105,46 +131,53 @@ class ClientConnection(Shortcut):
         if self.visit is not None:
             self.visit.resume()
         else:
-            self.resume_reading()
+            self.transport.resume_reading()
             self.advance()
 
-    def _displaces(self) -> bool:
-        """Where connections are too many: whether one that is idle for a while makes room."""
-        now = self.parts.deadlines.time()
-        latest = now + self.parts.config.client_keepalive_s - _DISPLACED_S
-        some = itertools.chain(
-            itertools.islice(self.parts.connections, _DISPLACED_AMONG),
-            itertools.islice(self.parts.bridged, _DISPLACED_AMONG),
-        )
-        idle = [one for one in some if one is not self and one.idle_until() <= latest]
-        if not idle:
-            return False
-        min(idle, key=lambda one: one.idle_until()).drain()
-        return True
+    def drain(self) -> None:
+        """The gateway stops: close an idle connection, end a busy one with its response."""
+        if self.visit is not None:
+            self.visit.drain()
+        elif self.state is ConnectionState.IDLE and not self.buffer:
+            self.close()
 
     def idle_until(self) -> float:
         """When it is closed, if no request comes; NEVER while it is in use."""
-        idle = (
-            self.visit is None
-            and self.state is ConnectionState.IDLE
-            and not (self.buffer or self.close_after_response)
-        )
+        idle = self.visit is None and self.state is ConnectionState.IDLE and not self.buffer
         return self.deadline if idle else NEVER
 
-    def detach(self) -> asyncio.Transport | None:
-        transport = super().detach()
-        self.parts.connections.discard(self)
-        self.parts.changed()
-        if transport is not None:
-            self.parts.clients.closed()
-        return transport
+    def on_deadline(self, now: float) -> None:
+        """A limit of the connection's own has passed."""
+        self.deadline = NEVER
+        match self.state:
+            case ConnectionState.IDLE if not self.buffer:
+                self.close()
+            case ConnectionState.IDLE | ConnectionState.HEAD:
+                self._reject(error_messages.body_timeout(self.parts.config.head_s))
+            case ConnectionState.SMALL_BODY:
+                self.state = ConnectionState.IDLE
+                self._release_small_body()
+                self.advance()
+            case ConnectionState.BODY:
+                self.refuse(error_messages.body_timeout(self.parts.config.upload_idle_s))
+            case ConnectionState.SURPLUS:
+                self._turn_away()
+            case ConnectionState.CLOSING:
+                self._cut(rst=False)
+            case ConnectionState.AUTH | ConnectionState.BUSY:
+                pass
 
-    # The visit's side
+    @property
+    def write(self) -> Callable[[bytes], None]:
+        return self.transport.write
+
+    def address(self) -> bytes:
+        return self.transport.address()
 
     def response_done(self, *, keep: bool) -> None:
-        """The answer is whole."""
+        """The response is whole."""
         self.visit = None
-        if self.transport is None:
+        if self.transport.gone:
             return
         if self.close_after_response or (self.buffer and not keep):
             self.linger()
@@ -153,40 +186,55 @@ class ClientConnection(Shortcut):
         else:
             self.state = ConnectionState.IDLE
             self._rest()
-            self.resume_reading()
+            self.transport.resume_reading()
             if self.buffer:
                 self.advance()
 
     def abort(self) -> None:
         """Break the connection: whoever reads must not take what came for the whole."""
         visit, self.visit = self.visit, None
-        # Without chunks or length the end of the connection is the end of the answer.
-        self.break_off(rst=isinstance(visit, Visit) and not visit.reply.http11)
+        # Without chunks or length the end of the connection is the end of the response.
+        self._cut(rst=isinstance(visit, Visit) and not visit.reply.http11)
 
-    # The sweep's side
+    def changed_over(self, visit: Visit) -> None:
+        """The request goes on as `visit`."""
+        if self.visit is not None:
+            self.visit = visit
 
-    def on_deadline(self, now: float) -> None:
-        """A limit of the connection's own has passed."""
-        self.deadline = NEVER
-        if self.finish_waiting_for_body():
-            return
-        match self.state:
-            case _ if self.close_after_response:
-                super().on_deadline(now)
-            case ConnectionState.IDLE if not self.buffer:
-                self.close()
-            case ConnectionState.IDLE:
-                self._reject(error_messages.body_timeout(self.parts.config.head_s))
-            case ConnectionState.BODY:
-                self.refuse(error_messages.body_timeout(self.parts.config.upload_idle_s))
-            case ConnectionState.SURPLUS:
-                self._turn_away()
-            case ConnectionState.AUTH | ConnectionState.BUSY:
-                pass
+    def _try_fast(self, data: bytes) -> bool:
+        """Whether what is here was taken, or may be when its body is here."""
+        waited = self.state is ConnectionState.SMALL_BODY
+        if waited:
+            self._release_small_body()
+        try:
+            taken = take(self.parts, self, data)
+        except Exception:
+            logger.exception("request failed")
+            self.abort()
+            return True
+        if not isinstance(taken, int):
+            self.buffer = b""
+            self.visit = taken
+            self.state = ConnectionState.BUSY
+            self.deadline = NEVER
+            taken.run()
+            return True
+        if not taken or not self.parts.budget.fits(max(taken, len(data))):
+            self.state = ConnectionState.IDLE
+            return False
+        self.parts.budget.reserve(len(data))
+        self.small_body_bytes = len(data)
+        self.state = ConnectionState.SMALL_BODY
+        if not waited:
+            self.deadline = self.parts.deadlines.time() + _SMALL_BODY_S
+        return True
 
-    # From bytes to a request
+    def _release_small_body(self) -> None:
+        size, self.small_body_bytes = self.small_body_bytes, 0
+        self.parts.budget.release(size)
 
     def advance(self) -> None:
+        """Understand what is in the buffer."""
         if self._advancing:
             return
         self._advancing = True
@@ -194,7 +242,7 @@ class ClientConnection(Shortcut):
             while self._step():
                 pass
         except Exception:
-            log.exception("request failed")
+            logger.exception("request failed")
             if self.visit is not None:
                 self.visit.internal_error()
             self.abort()
@@ -206,46 +254,24 @@ class ClientConnection(Shortcut):
         if self.state is ConnectionState.BODY:
             return self.take_body()
         buffer = self.buffer
-        # A client that reads no answers gets no more of them.
-        if (
-            self.state is not ConnectionState.IDLE
-            or not buffer
-            or self.writing_paused
-            or self.close_after_response
-        ):
+        between = self.state is ConnectionState.IDLE or self.state is ConnectionState.HEAD
+        # A client that reads no responses gets no more of them.
+        if not between or not buffer or self.writing_paused:
             return False
-        match classify(buffer):
+        match first_bytes.read(buffer, self.template):
             case FirstBytes.INCOMPLETE:
-                return self._wait_for_head()
+                # Not renewed by further bytes: a head has so long, however it trickles.
+                if self.state is not ConnectionState.HEAD:
+                    self.state = ConnectionState.HEAD
+                    self.deadline = self.parts.deadlines.time() + self.parts.config.head_s
             case FirstBytes.OTHER:
-                stranger = foreign_protocols.detect(buffer)
-                if stranger is None:
-                    self._hand_over()
-                else:
-                    self._reject(stranger)
-                return False
-            case FirstBytes.HEAD_TOO_LARGE:
-                self._reject(head_parser.to_error(head_parser.too_long()))
-                return False
-            case end:
-                return self._read_head(buffer, end)
-
-    def _read_head(self, buffer: bytes, end: int) -> bool:
-        self.buffer = buffer[end:]
-        self.head_incomplete = False
-        try:
-            head = self.read_head(buffer[:end])
-        except head_parser.Malformed as error:
-            self._reject(head_parser.to_error(error))
-            return False
-        self._admit(head)
-        return True
-
-    def _wait_for_head(self) -> bool:
-        # Not renewed by further bytes: a head has so long, however it trickles.
-        if not self.head_incomplete:
-            self.head_incomplete = True
-            self.deadline = self.parts.deadlines.time() + self.parts.config.head_s
+                self._hand_over()
+            case GatewayError() as problem:
+                self._reject(problem)
+            case head, end:
+                self.buffer = buffer[end:]
+                self._admit(head)
+                return True
         return False
 
     def _admit(self, head: head_parser.RequestHead) -> None:
@@ -269,7 +295,7 @@ class ClientConnection(Shortcut):
             return
         self.state = ConnectionState.AUTH
         self.deadline = NEVER
-        self.pause_reading()
+        self.transport.pause_reading()
         parts.spawn(lambda: self._authenticate(visit, head))
 
     async def _authenticate(self, visit: Visit, head: head_parser.RequestHead) -> None:
@@ -279,12 +305,12 @@ class ClientConnection(Shortcut):
         except GatewayError as error:
             problem = error
         except Exception:
-            log.exception("request failed")
+            logger.exception("request failed")
             problem = error_messages.internal_error()
         if self.visit is not visit:
             return
         self.state = ConnectionState.BODY
-        self.resume_reading()
+        self.transport.resume_reading()
         if problem is None:
             self._invite(head)
         else:
@@ -294,24 +320,52 @@ class ClientConnection(Shortcut):
     def _invite(self, head: head_parser.RequestHead) -> None:
         """Let the body come."""
         if head.expects and not self.buffer and self.body and not self.body.done:
-            self.write(_CONTINUE)
-        self.progressed(0)
+            self.transport.write(_CONTINUE)
+        self._progressed()
 
-    def whole(self, held: BufferedBody) -> None:
-        visit = self.visit
+    def take_body(self) -> bool:
+        """Take what is in the buffer; whether that was the rest of the body."""
+        body = self.body
+        if body is None:
+            return False
+        try:
+            self.buffer = body.receive(self.buffer, self, self.transport, on_read=self._body_read)
+        except GatewayError as problem:
+            self.refuse(problem)
+            return False
+        if not body.done:
+            self._progressed()
+            return False
+        self.body = None
         self.state = ConnectionState.BUSY
         self.deadline = NEVER
-        if isinstance(visit, Visit):
-            visit.start(held)
+        if isinstance(self.visit, Visit):
+            self.visit.start(body.buffered)
+        return True
 
-    # Answers before a request is whole, and the connection's end
+    def _body_read(self, problem: GatewayError | None) -> None:
+        """More of a large body is here, or it is not wanted any more."""
+        if self.body is None:
+            return
+        if problem is not None:
+            self.refuse(problem)
+        elif self.body.done:
+            self.transport.read_by(self)
+            self.advance()
+        else:
+            self._progressed()
+
+    def _progressed(self) -> None:
+        """The client may go on for a while."""
+        if self.body is not None:
+            self.deadline = self.body.deadline(self.parts.deadlines.time())
 
     def refuse(self, problem: GatewayError, head: head_parser.RequestHead | None = None) -> None:
         """Answer the request whose body is not here yet, or not all of it."""
         visit = self.visit
         if not isinstance(visit, Visit):
             return
-        self.drop_intake()
+        self._drop_body()
         if head is not None and not head.chunked and len(self.buffer) >= (head.length or 0):
             # All of it is: the connection can go on.
             self.buffer = self.buffer[head.length or 0 :]
@@ -324,7 +378,7 @@ class ClientConnection(Shortcut):
     def _turn_away(self) -> None:
         """Answer a connection that is one too many."""
         self.state = ConnectionState.IDLE
-        if self.buffer.startswith(_HEALTH):
+        if client_limit.is_probe(self.buffer):
             self.advance()
             return
         self.parts.clients.rejected()
@@ -332,24 +386,61 @@ class ClientConnection(Shortcut):
 
     def _reject(self, problem: GatewayError) -> None:
         """Answer what is no request."""
-        self.parts.observer.rejected(None, reason=problem.code)
-        reply = ResponseWriter(http11=True, last=True, extra=b"", ids=self.parts.request_ids)
-        observer = self.parts.observer
-        write = BodyBytes(self.write)
-        write(reply.gateway_error(problem, date=self.parts.deadlines.date()))
-        details = RequestDetails(request_id=reply.request_id, body_bytes=write.count)
-        observer.finished(
-            None, outcome=problem.code, status=problem.status, seconds=0.0, details=details
-        )
+        foreign_protocols.reject(self.parts, self.transport.write, problem)
         self.linger()
 
     def _rest(self) -> None:
         self.deadline = self.parts.deadlines.time() + self.parts.config.client_keepalive_s
 
+    def linger(self) -> None:
+        """Close when the client does: at once, what it still sends would destroy the response."""
+        self._drop_all()
+        self.state = ConnectionState.CLOSING
+        if not self.transport.gone:
+            self.deadline = self.parts.deadlines.time() + _LINGER_S
+            self.transport.read_by(self)
+            self.transport.resume_reading()
+            self.transport.half_close()
+
+    def close(self) -> None:
+        """Close once the client has taken everything, or has had the time to."""
+        self.state = ConnectionState.CLOSING
+        if not self.transport.gone:
+            self.deadline = self.parts.deadlines.time() + self.parts.config.client_stall_s
+            self.transport.close()
+
+    def _cut(self, *, rst: bool) -> None:
+        """Drop the connection with all that is unsent; `rst`: it must be no clean end."""
+        self._release()
+        self.transport.abort(rst=rst)
+
     def _hand_over(self) -> None:
-        data = self.buffer
-        self.resume_reading()
-        transport = self.detach()
-        if transport is not None:
+        """All that comes from now on is for the application."""
+        data, there = self.buffer, not self.transport.gone
+        self._release()
+        if there:
             self.parts.clients.opened()  # and closed by the protocol that has it now
-            give(transport, self._web(), data=data, choked=self.writing_paused)
+            paused = self.writing_paused
+            self.transport.hand_over(self._web(), data=data, writing_paused=paused)
+
+    def _release(self) -> None:
+        """What the gateway knows of the connection, before its transport is given up."""
+        self._drop_all()
+        self.state = ConnectionState.CLOSING
+        self.parts.deadlines.remove(self)
+        self.parts.connections.discard(self)
+        self.parts.changed()
+        if not self.transport.gone:
+            self.parts.clients.closed()
+
+    def _drop_all(self) -> None:
+        """Nothing that was read is needed."""
+        self._release_small_body()
+        self.buffer = b""
+        self._drop_body()
+
+    def _drop_body(self) -> None:
+        body, self.body = self.body, None
+        if body is not None:
+            body.drop()
+            self.transport.read_by(self)  # a large body's reader had it

@@ -1,7 +1,9 @@
 """Count client connections against the files that there are for them.  No I/O."""
 
+import itertools
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from hearth.proxy.observer import Observer
 
@@ -12,6 +14,25 @@ FEW = 4096
 _LEAST_SPARE, _MOST_SPARE = 32, 4096
 """Connections beyond the limit that are told so at the same time: a part of what is kept free."""
 _LOG_EVERY_S = 60.0
+
+
+_PROBES = tuple(
+    method + path for method in (b"GET ", b"HEAD ") for path in (b"/ ", b"/healthz ", b"/healthz?")
+)
+_DISPLACED_S, _DISPLACED_AMONG = 5.0, 64
+"""An idle connection makes room for a new one after so long; so many are looked at."""
+
+
+class Idling(Protocol):
+    """A client connection that may be idle."""
+
+    def idle_until(self) -> float:
+        """When it is closed, if no request comes; NEVER while it is in use."""
+        ...
+
+    def drain(self) -> None:
+        """Close it now if it is idle, else with its response."""
+        ...
 
 
 def _nothing() -> None:
@@ -63,3 +84,22 @@ class ClientLimit:
             )
             self._log_at = now + _LOG_EVERY_S
             self._unlogged = 0
+
+
+def is_probe(buffer: bytes) -> bool:
+    """Whether it is asked if the gateway is alive: that is answered, however many there are."""
+    return buffer.startswith(_PROBES)
+
+
+def displace(*idle: Iterable[Idling], except_for: Idling, latest: float) -> bool:
+    """Where connections are too many: whether one that is idle for a while makes room.
+
+    `latest`: when a connection is closed that is idle from now on.
+    """
+    some = itertools.chain(*(itertools.islice(ones, _DISPLACED_AMONG) for ones in idle))
+    limit = latest - _DISPLACED_S
+    longest = [one for one in some if one is not except_for and one.idle_until() <= limit]
+    if not longest:
+        return False
+    min(longest, key=lambda one: one.idle_until()).drain()
+    return True

@@ -1,10 +1,11 @@
-"""What a connection's first bytes are: one of our requests, or the application's.  No I/O."""
+"""What a connection's first bytes are: one of our requests, the application's, or none.  No I/O."""
 
 from enum import Enum, auto
 
-from hearth.proxy.wire.head_parser import MAX_HEAD_BYTES
-
-_OURS = b"POST /v1/"
+from hearth.proxy.errors import GatewayError
+from hearth.proxy.wire import foreign_protocols, head_parser
+from hearth.proxy.wire.head_cache import RequestTemplate, match
+from hearth.proxy.wire.head_parser import RequestHead
 
 
 class FirstBytes(Enum):
@@ -12,16 +13,30 @@ class FirstBytes(Enum):
 
     INCOMPLETE = auto()
     """Too little to tell, or to be a head."""
-    HEAD_TOO_LARGE = auto()
     OTHER = auto()
     """For the application."""
 
 
-def classify(buffer: bytes) -> int | FirstBytes:
-    """How long the head at the start of `buffer` is, blank line included."""
-    if not buffer.startswith(_OURS):
-        return FirstBytes.INCOMPLETE if _OURS.startswith(buffer) else FirstBytes.OTHER
-    end = buffer.find(b"\r\n\r\n", 0, MAX_HEAD_BYTES) + 4
-    if end >= 4:
-        return end
-    return FirstBytes.INCOMPLETE if len(buffer) < MAX_HEAD_BYTES else FirstBytes.HEAD_TOO_LARGE
+def read(
+    buffer: bytes, template: RequestTemplate | None
+) -> tuple[RequestHead, int] | FirstBytes | GatewayError:
+    """The head at the start of `buffer` and its length, blank line included.
+
+    `template`: of a head that came before, which may be the same but for its length.  An error,
+    which is returned, is for a client that speaks something else, or sends what is no head.
+    """
+    end = head_parser.find_end(buffer)
+    if end is None:
+        return FirstBytes.INCOMPLETE
+    if end < 0:
+        return foreign_protocols.detect(buffer) or FirstBytes.OTHER
+    if end == 0:
+        return head_parser.to_error(head_parser.too_long())
+    raw = buffer[:end]
+    found = match(template, raw) if template is not None else None
+    if template is not None and found is not None:
+        return template.head.of_length(found[1]), end
+    try:
+        return head_parser.parse_request(raw), end
+    except head_parser.Malformed as error:
+        return head_parser.to_error(error)

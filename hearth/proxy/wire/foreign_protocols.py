@@ -1,9 +1,14 @@
 """Who does not speak HTTP/1.1 to us, and the words for it.  No I/O."""
 
+from collections.abc import Callable
+
 from aiohttp import http_exceptions
 
 from hearth.proxy.errors import ErrorCode, GatewayError
+from hearth.proxy.observer import BodyBytes, RequestDetails
 from hearth.proxy.wire import head_parser
+from hearth.proxy.wire.response_writer import ResponseWriter
+from hearth.proxy.wire.shared import Shared
 
 _TLS = "This port speaks plain HTTP, not TLS: use http:// instead of https://."
 _HTTP_2 = (
@@ -45,3 +50,15 @@ def parse_error(error: BaseException | None) -> GatewayError:
         words = "The request's method is none that HTTP has."
         return GatewayError(ErrorCode.METHOD_NOT_ALLOWED, words, allow="GET, POST")
     return head_parser.to_error(head_parser.unreadable(reason))
+
+
+def reject(parts: Shared, write: Callable[[bytes], None], problem: GatewayError) -> None:
+    """Tell a client that what it sent is no request."""
+    parts.observer.rejected(None, reason=problem.code)
+    writer = ResponseWriter(http11=True, last=True, extra=b"", ids=parts.request_ids)
+    counted = BodyBytes(write)
+    counted(writer.gateway_error(problem, date=parts.deadlines.date()))
+    details = RequestDetails(request_id=writer.request_id, body_bytes=counted.count)
+    parts.observer.finished(
+        None, outcome=problem.code, status=problem.status, seconds=0.0, details=details
+    )

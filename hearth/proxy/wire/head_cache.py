@@ -16,7 +16,6 @@ from hearth.proxy.routing import api_paths, auth
 from hearth.proxy.routing.hosts import Scope
 from hearth.proxy.routing.model_ids import find
 from hearth.proxy.wire import endings, head_parser, header_rules
-from hearth.proxy.wire.first_bytes import classify
 from hearth.proxy.wire.response_writer import ResponseWriter
 
 _LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (0|[1-9][0-9]{0,8})\r\n")
@@ -205,7 +204,7 @@ class HeadCache:
     ) -> RequestTemplate | None:
         if not _may_be_plain(data):
             return None
-        if classify(data) != len(data):
+        if head_parser.find_end(data) != len(data):
             # What llhttp takes for a request all the same, after a blank line, say.
             return None
         try:

@@ -280,6 +280,23 @@ def _fields(data: bytes) -> list[Field]:
     ]
 
 
+_OURS = b"POST /v1/"
+
+
+def find_end(buffer: bytes) -> int | None:
+    """How long the head of `POST /v1/` at the start of `buffer` is, blank line included.
+
+    None: too little is here to tell, or to be a head; -1: it is another request, if it is one;
+    0: it is too long.
+    """
+    if not buffer.startswith(_OURS):
+        return None if _OURS.startswith(buffer) else -1
+    end = buffer.find(b"\r\n\r\n", 0, MAX_HEAD_BYTES) + 4
+    if end >= 4:
+        return end
+    return None if len(buffer) < MAX_HEAD_BYTES else 0
+
+
 def parse_request(data: bytes) -> RequestHead:
     """A request's head, blank line included.  Raises Malformed."""
     seen = _Request()

@@ -16,7 +16,7 @@ from hearth.proxy.routing.engine_keys import EngineKeys
 from hearth.proxy.routing.load_balancer import LoadBalancer
 from hearth.proxy.routing.router import Router
 from hearth.proxy.routing.usable_endpoints import UsableEndpoints
-from hearth.proxy.wire.client_limit import ClientLimit
+from hearth.proxy.wire.client_limit import ClientLimit, Idling
 from hearth.proxy.wire.deadlines import Deadlines
 from hearth.proxy.wire.head_cache import HeadCache
 from hearth.proxy.wire.request_ids import RequestIds
@@ -36,18 +36,6 @@ class Running(Protocol):
 
     def pod_vanished(self, pod_uid: str) -> None:
         """End it if that is where it runs: nothing more can come from there."""
-        ...
-
-
-class Idling(Protocol):
-    """A client connection that may be idle."""
-
-    def idle_until(self) -> float:
-        """When it is closed, if no request comes; NEVER while it is in use."""
-        ...
-
-    def drain(self) -> None:
-        """Close it now if it is idle, else with its answer."""
         ...
 
 

@@ -74,20 +74,6 @@ class ExchangeState(Enum):
     DONE = auto()
 
 
-class ConnectionState(Enum):
-    """Where a client's connection is."""
-
-    IDLE = auto()
-    """Between requests, or in the middle of a head."""
-    SURPLUS = auto()
-    """It is one more than may be open, and nothing came yet."""
-    AUTH = auto()
-    """The sender's key is being looked up."""
-    BODY = auto()
-    BUSY = auto()
-    """A request is being served."""
-
-
 class Guarded(Protocol):
     """What is called back, and may fail."""
 

@@ -18,8 +18,8 @@ from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.routing.hosts import HostTable
 from hearth.proxy.wire.client_connection import ClientConnection
+from hearth.proxy.wire.connection_state import ConnectionState
 from hearth.proxy.wire.shared import Running
-from hearth.proxy.wire.states import ConnectionState
 from hearth.proxy.wire.upstream_connection import UpstreamConnection
 from hearth.proxy.wire.upstream_models import Model
 from hearth.routes import Backend, ColdStart, KeyRef, Route, RouteTable

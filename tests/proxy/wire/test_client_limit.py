@@ -2,7 +2,11 @@
 
 import logging
 
+import pytest
+
+from hearth.proxy.wire import client_limit
 from hearth.proxy.wire.client_limit import ClientLimit
+from hearth.proxy.wire.deadlines import NEVER
 from tests.proxy.stage import Record
 
 
@@ -38,3 +42,35 @@ def test_few_says_how_connections_are_accepted():
     assert few(4096) and not few(4097)
     many = ClientLimit(8000, observer=Record(), clock=lambda: 0.0)
     assert many.takes(9000) and not many.takes(9001)
+
+
+@pytest.mark.parametrize(
+    ("buffer", "probe"),
+    [
+        (b"GET / HTTP/1.1", True),
+        (b"HEAD /healthz HTTP/1.1", True),
+        (b"GET /healthz?x", True),
+        (b"GET /healthzz", False),
+        (b"POST / ", False),
+    ],
+)
+def test_what_a_probe_is(buffer, probe):
+    assert client_limit.is_probe(buffer) is probe
+
+
+class Idle:
+    def __init__(self, until: float) -> None:
+        self.until, self.drained = until, False
+
+    def idle_until(self) -> float:
+        return self.until
+
+    def drain(self) -> None:
+        self.drained = True
+
+
+def test_the_one_that_is_idle_for_longest_makes_room():
+    new, busy, one, other = Idle(100), Idle(NEVER), Idle(95), Idle(94.9)
+    assert client_limit.displace([new, busy, one], [other], except_for=new, latest=100)
+    assert [x.drained for x in (new, busy, one, other)] == [False, False, False, True]
+    assert not client_limit.displace([Idle(95.1)], [], except_for=new, latest=100)

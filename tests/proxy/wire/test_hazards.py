@@ -365,7 +365,7 @@ async def test_what_comes_before_its_turn_is_bounded_and_answered_later():
             (front,) = s.gateway._parts.connections
             more = b"".join(post({"n": n, "pad": "x" * 10_000}) for n in range(1, number))
             tasks.start_soon(client.stream.send, more)
-            while front._reading:
+            while not front.transport._reading_paused:
                 await anyio.lowlevel.checkpoint()
             # One read more than the limit, of 4 MB.
             assert len(front.buffer) < 64 * 1024 + 256 * 1024
@@ -389,7 +389,7 @@ async def test_a_client_that_goes_while_nobody_reads_is_noticed_with_the_answer(
             await server.until(lambda b: b.calls())
             (front,) = s.gateway._parts.connections
             await client.stream.send(post({**BODY, "pad": "x" * 100_000}))
-            while front._reading:
+            while not front.transport._reading_paused:
                 await anyio.lowlevel.checkpoint()
         go.set()
         await s.record.until(2)

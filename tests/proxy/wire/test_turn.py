@@ -262,7 +262,7 @@ async def test_a_client_that_reads_nothing_pauses_the_backend():
                 if front.writing_paused:
                     paused = True
                     assert not front.visit._turn.upstream._transport.is_reading()
-                assert front.transport.get_write_buffer_size() <= HIGH_BYTES + READ_BYTES
+                assert front.transport._transport.get_write_buffer_size() <= HIGH_BYTES + READ_BYTES
                 await anyio.lowlevel.checkpoint()
             assert paused
             await server.until(lambda b: b.open == 0)

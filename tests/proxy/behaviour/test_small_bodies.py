@@ -1,4 +1,4 @@
-"""A connection that waits for a small body, and changes over to the long way."""
+"""A small body that comes after its head: waited for, then taken in as any other."""
 
 import json
 from dataclasses import replace
@@ -6,7 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from hearth.proxy.wire.states import ConnectionState
+from hearth.proxy.wire.connection_state import ConnectionState
 from tests.proxy import backend
 from tests.proxy.backend import completion
 from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, SHARED, STREAM, Raw, pod, stage
