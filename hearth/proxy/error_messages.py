@@ -1,8 +1,7 @@
 """The words for what goes wrong with one request."""
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.body import content_codings
-from hearth.proxy.errors import ErrorCode, GatewayError
+from hearth.proxy.errors import CONTENT_CODINGS, ErrorCode, GatewayError
 
 
 def queue_full(key: ServiceKey, limit: int) -> GatewayError:
@@ -135,7 +134,7 @@ def unknown_coding(coding: str) -> GatewayError:
     return GatewayError(
         ErrorCode.UNSUPPORTED_ENCODING,
         f"The Content-Encoding {coding[:100]!r} is not taken; send the body plain, or in one of"
-        f" {', '.join(content_codings.NAMES)}.",
+        f" {', '.join(CONTENT_CODINGS)}.",
     )
 
 

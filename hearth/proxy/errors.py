@@ -10,8 +10,8 @@ from enum import Enum, StrEnum, auto
 
 import msgspec
 
-from hearth.proxy.body import content_codings
-
+CONTENT_CODINGS = ("gzip", "deflate", "zstd")
+"""Of request bodies: clients are told of them where they send another one."""
 MIN_RETRY_AFTER_S = 1
 MAX_RETRY_AFTER_S = 59
 """Two widespread SDKs take only less than a minute, and guess where they are told more."""
@@ -264,7 +264,7 @@ class GatewayError(Exception):
         if self.status == 401:
             headers["WWW-Authenticate"] = 'Bearer realm="hearth"'
         if self.status == 415:
-            headers["Accept-Encoding"] = ", ".join(content_codings.NAMES)
+            headers["Accept-Encoding"] = ", ".join(CONTENT_CODINGS)
         if self.allow is not None:
             headers["Allow"] = self.allow
         return headers

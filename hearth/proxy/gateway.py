@@ -249,9 +249,14 @@ class Gateway:
         session: aiohttp.ClientSession,
         background: BackgroundTasks,
     ) -> Shared:
-        sweep = Deadlines(loop)
-        door = Router(self._routes, self._keys, self._config)
-        timeout_s = self._config.connect_timeout_s
+        deadlines = Deadlines(loop)
+        config = self._config
+        router = Router(
+            self._routes,
+            self._keys,
+            hosts=config.hosts,
+            default_namespace=config.default_namespace,
+        )
         return Shared(
             routes=self._routes,
             demand=self._demand,
@@ -259,20 +264,20 @@ class Gateway:
             queue=self._queue,
             balancer=self._balancer,
             pool=UpstreamPool(
-                sweep,
+                deadlines,
                 background.spawn,
-                connect_timeout_s=timeout_s,
-                limit=self._config.client_connections,
+                connect_timeout_s=config.connect_timeout_s,
+                limit=config.client_connections,
             ),
-            head_cache=HeadCache(self._config, door.find_scope),
+            head_cache=HeadCache(config, router.find_scope),
             models=UpstreamModels(session, clock=self._clock),
             engine_keys=self._engine_keys,
             observer=self._observer,
-            router=door,
-            deadlines=sweep,
+            router=router,
+            deadlines=deadlines,
             budget=self._budget,
             clients=self._clients,
-            config=self._config,
+            config=config,
             clock=self._clock,
             spawn=background.spawn,
             changed=self._something_ended,

@@ -74,8 +74,6 @@ def _deflate() -> _Decoder:
 
 
 _DECODERS = {"gzip": _gzip, "x-gzip": _gzip, "deflate": _deflate, "zstd": _Zstd}
-NAMES = ("gzip", "deflate", "zstd")
-"""What clients are told of."""
 
 
 def is_known(coding: str) -> bool:

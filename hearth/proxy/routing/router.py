@@ -1,11 +1,10 @@
 """Which service a request is for, and whether its sender may use it."""
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.config import GatewayConfig
 from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.routing import auth, model_ids
 from hearth.proxy.routing.api_keys import ApiKeys
-from hearth.proxy.routing.hosts import Everything, Scope
+from hearth.proxy.routing.hosts import Everything, HostTable, Scope
 from hearth.routes import Route, RouteTable
 
 _SCOPES = 1024
@@ -15,10 +14,13 @@ _SCOPES = 1024
 class Router:
     """What it cannot tell at once, `authenticate` finds out."""
 
-    def __init__(self, routes: RouteTable, keys: ApiKeys, config: GatewayConfig) -> None:
+    def __init__(
+        self, routes: RouteTable, keys: ApiKeys, *, hosts: HostTable, default_namespace: str
+    ) -> None:
         self._routes = routes
         self._keys = keys
-        self._config = config
+        self._hosts = hosts
+        self._default_namespace = default_namespace
         self._scopes: dict[bytes, Scope] = {}
 
     def find_scope(self, host: bytes) -> Scope | None:
@@ -27,7 +29,7 @@ class Router:
         if scope is not None:
             return scope
         text = host.decode("utf-8", "replace")
-        found = self._config.hosts.scope(text) if text else Everything()
+        found = self._hosts.scope(text) if text else Everything()
         if found is not None:
             if len(self._scopes) >= _SCOPES:
                 self._scopes.clear()
@@ -39,7 +41,7 @@ class Router:
         found = self.find_scope(host)
         if found is None:
             text = host.decode("utf-8", "replace")
-            hosts = self._config.hosts
+            hosts = self._hosts
             raise GatewayError(
                 ErrorCode.MODEL_NOT_FOUND,
                 f"Nothing is served under the host {text[:200]!r}. Hosts that would work:"
@@ -55,7 +57,7 @@ class Router:
                 "The request names no model; GET /v1/models lists what can be used.",
                 param="model",
             )
-        key = model_ids.find(model, scope, default_namespace=self._config.default_namespace)
+        key = model_ids.find(model, scope, default_namespace=self._default_namespace)
         if key is None or key not in self._routes:
             raise no_model(model)
         return key
@@ -64,7 +66,7 @@ class Router:
         """The route of the service that a Host stands for.  Raises GatewayError."""
         route = self._routes.find(key)
         if route is None:
-            raise no_model(str(key), more=self._config.hosts.own_name_hint(key))
+            raise no_model(str(key), more=self._hosts.own_name_hint(key))
         return route
 
     def is_allowed(self, route: Route, sent_key: str | None) -> bool:

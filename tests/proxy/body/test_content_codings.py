@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from hearth.proxy import errors
 from hearth.proxy.body import content_codings
 
 if sys.version_info >= (3, 14):
@@ -125,3 +126,7 @@ def test_a_frame_that_wants_much_memory_before_its_first_byte_is_refused():
 @pytest.mark.parametrize("coding", ["", "br", "identity", "gzip, gzip", "GZIP", "zstd,"])
 def test_what_is_not_known(coding):
     assert not content_codings.is_known(coding)
+
+
+def test_those_that_clients_are_told_of_are_taken():
+    assert all(map(content_codings.is_known, errors.CONTENT_CODINGS))

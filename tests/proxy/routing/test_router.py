@@ -3,7 +3,6 @@
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.config import GatewayConfig
 from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.routing import router
 from hearth.proxy.routing.api_keys import ApiKeys
@@ -21,8 +20,8 @@ async def secret(_namespace: str, _name: str):
 def made(**fields) -> Router:
     routes = RouteTable()
     routes.put(Route(key=KEY, uid="u", created=1, phase="Ready", **fields))
-    config = GatewayConfig(hosts=HostTable(ingress_domains=("llm.test",)), default_namespace="ai")
-    return Router(routes, ApiKeys(secret), config)
+    hosts = HostTable(ingress_domains=("llm.test",))
+    return Router(routes, ApiKeys(secret), hosts=hosts, default_namespace="ai")
 
 
 @pytest.mark.parametrize(
@@ -82,7 +81,7 @@ async def test_who_is_not_known_knocks():
 
 
 def test_a_host_that_reads_as_no_service_may_be_the_gateways_own():
-    d = Router(RouteTable(), ApiKeys(secret), GatewayConfig())
+    d = Router(RouteTable(), ApiKeys(secret), hosts=HostTable(), default_namespace="")
     scope = d.scope(b"laptop.local:8080")
     assert isinstance(scope, OneService)
     with pytest.raises(GatewayError) as told:
