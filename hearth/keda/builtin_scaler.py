@@ -53,7 +53,7 @@ def needs_scaling(route: Route | None, *, active: bool) -> bool:
 
 
 def autoscaler_config(key: ServiceKey, scale: Scale, *, polling_s: float) -> AutoscalerConfig:
-    """As the service's ScaledObject would say them."""
+    """What the service's ScaledObject would say."""
     return AutoscalerConfig(
         key=key,
         window=ZeroScaling(min_replicas=scale.min, cooldown_s=scale.window_s),
@@ -147,7 +147,7 @@ class BuiltinScaler:
     async def _scale(self, key: ServiceKey, running: _Running) -> None:
         async def publish(status: ScaleStatus) -> None:
             self._report(key, running, status)
-            # Looked at after each decision: that a lease or the linger is over tells nobody.
+            # After each decision: no listener is called when a lease or the linger ends.
             if not needs_scaling(
                 self._inputs.routes.find(key), active=self._inputs.demand.active(key)
             ):
@@ -167,7 +167,7 @@ class BuiltinScaler:
         ready = status.ready
         problem = ready.message if ready is not None and ready.status == "False" else ""
         if problem and problem != running.problem:
-            logger.warning("service not scaled", extra={"service": str(key), "reason": problem})
+            logger.warning("service not scaled", extra={"service": str(key), "error": problem})
         running.problem = problem
 
 

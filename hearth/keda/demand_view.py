@@ -1,4 +1,4 @@
-"""What may be said of a service's demand now, to KEDA or to whoever does its part."""
+"""A service's demand as KEDA, or what stands in for it, may know it now; the gate."""
 
 import logging
 from collections.abc import Callable
@@ -38,7 +38,7 @@ class ScalerGate:
         return self._closed
 
     def open(self) -> None:
-        """The tables are complete: they may be told."""
+        """The tables are complete: KEDA may know them."""
         self._set(None)
 
     def close(self, reason: str) -> None:

@@ -60,7 +60,7 @@ class ExternalScaler(externalscaler_grpc.ExternalScalerBase):
         self._push_streams = push_streams
         self._observer = observer
         self._write_now = write_now
-        self._replies: dict[str, Callable[[Peer, Any], Any]] = {
+        self._responses: dict[str, Callable[[Peer, Any], Any]] = {
             "IsActive": self._active,
             "GetMetricSpec": self._specs,
             "GetMetrics": self._metrics,
@@ -69,30 +69,30 @@ class ExternalScaler(externalscaler_grpc.ExternalScalerBase):
         self._ending = anyio.Event()
         self._ended = anyio.Event()
 
-    def answers(self) -> Mapping[str, grpc_fast_path.Answer]:
+    def unary_methods(self) -> Mapping[str, grpc_fast_path.UnaryMethod]:
         """The methods of one message, by path, for whoever has the message at once."""
-        found: dict[str, grpc_fast_path.Answer] = {}
+        found: dict[str, grpc_fast_path.UnaryMethod] = {}
         for path, handler in self.__mapping__().items():
             if handler.cardinality is Cardinality.UNARY_UNARY:
                 method = path.rpartition("/")[2]
-                found[path] = self._answer(method, handler.request_type)
+                found[path] = self._unary_method(method, handler.request_type)
         return found
 
-    def _answer(self, method: str, request_type: Any) -> grpc_fast_path.Answer:
-        reply = self._replies[method]
+    def _unary_method(self, method: str, request_type: Any) -> grpc_fast_path.UnaryMethod:
+        respond = self._responses[method]
 
-        def answer(message: bytes, peer: Peer) -> bytes:
-            encoded: bytes = reply(peer, request_type.FromString(message)).SerializeToString()
-            # Errors are counted where they are answered.
+        def encoded(message: bytes, peer: Peer) -> bytes:
+            response: bytes = respond(peer, request_type.FromString(message)).SerializeToString()
+            # Errors are counted where grpclib sends them.
             self._observer.called(method, code=Status.OK.name)
-            return encoded
+            return response
 
-        return answer
+        return encoded
 
     async def _unary(self, method: str, stream: Stream[Any, Any]) -> None:
         with self._counted(method):
             request = await _request(stream)
-            await stream.send_message(self._replies[method](stream.peer, request))
+            await stream.send_message(self._responses[method](stream.peer, request))
 
     async def IsActive(self, stream: Stream[pb.ScaledObjectRef, pb.IsActiveResponse]) -> None:
         await self._unary("IsActive", stream)

@@ -39,14 +39,16 @@ MAX_REQUEST_BYTES = 64 * 1024
 PREFIX_BYTES = 5
 """Before each message: whether it is compressed, and its length."""
 
-Answer = Callable[[bytes, Peer], bytes]
+UnaryMethod = Callable[[bytes, Peer], bytes]
 """A message to its response.  Raises GRPCError or DecodeError where the response is an error."""
+Methods = Mapping[str, UnaryMethod]
+"""By path, those that have one message each way."""
 
 _CONTENT_TYPES = ("application/grpc", "application/grpc+proto")
 _HEAD = [(":status", "200"), ("content-type", "application/grpc+proto")]
 _TRAILERS = [("grpc-status", "0")]
 _MAX_BLOCKS = 64
-"""Different header blocks that are kept; KEDA sends a handful, and we answer with two."""
+"""Different header blocks that are kept; KEDA sends a handful, and our responses have two."""
 _FEW_STREAMS = 128
 
 
@@ -85,7 +87,7 @@ def usable(tricks: frozenset[Trick]) -> frozenset[Trick]:
     libraries = ", ".join(f"{name} {metadata.version(name)}" for name in ("grpclib", "h2", "hpack"))
     if not tricks or rehearse(frozenset()) is not None:
         raise Unfit(f"{libraries}: {problem}")
-    logger.warning("KEDA is answered slowly", extra={"error": problem, "libraries": libraries})
+    logger.warning("gRPC fast path not used", extra={"error": problem, "libraries": libraries})
     return frozenset()
 
 
@@ -121,13 +123,10 @@ def write_now(stream: Stream[Any, Any], message: bytes) -> bool:
 class GrpcServer(Server):
     """grpclib's server, which knows its connections."""
 
-    def __init__(
-        self, service: Any, *, answers: Mapping[str, Answer], tricks: frozenset[Trick]
-    ) -> None:
-        """`answers`: by the path of the method, of those that have one message each way."""
+    def __init__(self, service: Any, *, methods: Methods, tricks: frozenset[Trick]) -> None:
         super().__init__([service])
         self.connections: set[GrpcConnection] = set()
-        self._more = (answers, tricks, self.connections)
+        self._more = (methods, tricks, self.connections)
 
     def _protocol_factory(self) -> H2Protocol:
         return GrpcConnection(super()._protocol_factory, *self._more)
@@ -142,13 +141,13 @@ class GrpcConnection(H2Protocol):
     def __init__(
         self,
         plain: Callable[[], H2Protocol],
-        answers: Mapping[str, Answer],
+        methods: Methods,
         tricks: frozenset[Trick],
         connections: "set[GrpcConnection]",
     ) -> None:
         """`plain` makes grpclib's own; `connections` are those that are open."""
         self._plain = plain
-        self._answers = answers
+        self._methods = methods
         self._tricks = tricks
         self._connections = connections
 
@@ -168,7 +167,7 @@ class GrpcConnection(H2Protocol):
         h2.local_settings.acknowledge()
         self.connection.flush()
         self.processor = (
-            UnaryProcessor(self.handler, self.connection, answers=self._answers)
+            UnaryProcessor(self.handler, self.connection, methods=self._methods)
             if Trick.UNARY_CALLS in self._tricks
             else LimitedProcessor(self.handler, self.connection)
         )
@@ -209,33 +208,32 @@ class LimitedProcessor(EventsProcessor):
 class _Call:
     """One that has begun; its events are kept for grpclib, should it not be plain after all."""
 
-    answer: Answer
+    method: UnaryMethod
     begun: RequestReceived
     parts: list[DataReceived] = field(default_factory=list)
 
 
 class UnaryProcessor(LimitedProcessor):
-    """Answers a call of one message in the tick in which it came, without a task of its own.
+    """Responds to a call of one message in the tick in which it came, without a task of its own.
 
     For each call grpclib makes a task, a buffer, events and stream objects, which is most of
     what a call costs; KEDA makes two for each service in each polling interval, and the tables
-    answer without waiting.  Whatever is not a plain call that is answered well goes grpclib's
+    answer without waiting.  Whatever is not a plain call that ends well goes grpclib's
     way, from its beginning: errors, compressed or broken messages, a peer that grants no window.
     """
 
     def __init__(
-        self, handler: AbstractHandler, connection: Connection, *, answers: Mapping[str, Answer]
+        self, handler: AbstractHandler, connection: Connection, *, methods: Methods
     ) -> None:
-        """`answers`: by the path of the method."""
         super().__init__(handler, connection)
-        self._answers = answers
+        self._methods = methods
         self._calls: dict[int, _Call] = {}
 
     def process_request_received(self, event: RequestReceived) -> None:
         headers = cast(dict[str, str], dict(event.headers))  # grpclib has h2 decode them
-        answer = self._answers.get(headers[":path"])
-        if answer is not None and _is_plain(headers):
-            self._calls[event.stream_id] = _Call(answer, event)
+        method = self._methods.get(headers[":path"])
+        if method is not None and _is_plain(headers):
+            self._calls[event.stream_id] = _Call(method, event)
         else:
             super().process_request_received(event)
 
@@ -250,7 +248,7 @@ class UnaryProcessor(LimitedProcessor):
     def process_stream_ended(self, event: StreamEnded) -> None:
         call = self._calls.get(event.stream_id)
         if call is not None:
-            if self._answered(event.stream_id, call):
+            if self._responded(event.stream_id, call):
                 del self._calls[event.stream_id]
                 self.connection.streams_succeeded += 1
                 return
@@ -261,7 +259,7 @@ class UnaryProcessor(LimitedProcessor):
         self._calls.pop(event.stream_id, None)
         super().process_stream_reset(event)
 
-    def _answered(self, stream_id: int, call: _Call) -> bool:
+    def _responded(self, stream_id: int, call: _Call) -> bool:
         body = b"".join(part.data for part in call.parts)
         if body != framed(body[PREFIX_BYTES:]):
             return False  # compressed, or not one message
@@ -270,7 +268,7 @@ class UnaryProcessor(LimitedProcessor):
         if stream is None or stream.closed or not connection.write_ready.is_set():
             return False
         try:
-            message = call.answer(body[PREFIX_BYTES:], connection.get_peer())
+            message = call.method(body[PREFIX_BYTES:], connection.get_peer())
         except (GRPCError, DecodeError):
             return False
         data = framed(message)
@@ -283,8 +281,8 @@ class UnaryProcessor(LimitedProcessor):
             h2.send_data(stream_id, data)
             h2.send_headers(stream_id, _TRAILERS, end_stream=True)
         except ProtocolError:
-            # The peer has ended the connection behind its call: nobody waits for an answer.
-            logger.debug("answer not sent", exc_info=True)
+            # The peer has ended the connection behind its call: nobody waits for a response.
+            logger.debug("response not sent", exc_info=True)
         return True  # the caller's caller flushes what was written
 
     def _hand_over(self, stream_id: int) -> None:
@@ -422,14 +420,14 @@ def _rehearse(tricks: frozenset[Trick]) -> None:
     _expect(client.remote_settings.max_concurrent_streams, MAX_STREAMS, "limit of streams")
     _expect(transport_of(ours.connection.get_peer()), transport, "transport of a peer")
     server._sweep_at = 0  # as if there were many
-    answers = [framed(b"ping"), StreamEnded] if Trick.UNARY_CALLS in tricks else []
+    expected = [framed(b"ping"), StreamEnded] if Trick.UNARY_CALLS in tricks else []
     for _ in range(2):
-        _expect(call("/unary"), answers, "response to a call")
+        _expect(call("/unary"), expected, "response to a call")
     if Trick.STREAM_COUNT in tricks:
         _expect(server._sweep_at, _FEW_STREAMS, "count of streams")
     if Trick.HEADER_CACHE in tricks:
         _expect(len(server.decoder._known), 1, "header blocks that are known")
-        _expect(len(server.encoder._known), len(answers), "header blocks that are known")
+        _expect(len(server.encoder._known), len(expected), "header blocks that are known")
     call("/stream")
     [*_, stream] = streams
     _expect(stream.data_received, len(framed(b"ping")), "size of a request")

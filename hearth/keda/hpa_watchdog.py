@@ -61,7 +61,7 @@ def message(key: ServiceKey, *, before: int, after: int, after_s: float) -> str:
 
 @dataclass(slots=True)
 class _Shortfall:
-    """A service that has had too few replicas at each look."""
+    """A service that has had too few replicas at each check."""
 
     replicas: int
     uid: str
@@ -72,7 +72,7 @@ class HpaWatchdog:
     """Acts where a service has had the same number of replicas, and too few, for `after_s`.
 
     Only upwards, while the gate is open and KEDA is there and not paused.  Demand changes with each
-    request, so it looks four times in that period rather than being told.
+    request, so it checks four times in that period rather than listening.
     """
 
     def __init__(

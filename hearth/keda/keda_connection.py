@@ -75,7 +75,7 @@ class KedaConnection:
     def connected(self, key: ServiceKey) -> bool | None:
         """Whether KEDA listens to this service, which has a ScaledObject and is not paused.
 
-        None: too early to tell, or nobody may tell it now.
+        None: too early to know, or the gate is closed.
         """
         if self._pushes.streams(key):
             self._no_stream_since.pop(key, None)

@@ -25,14 +25,14 @@ class PushRecord:
 
 
 class PushState(Enum):
-    """What KEDA knows of a service by one stream."""
+    """What one stream has told KEDA of its service."""
 
     NEW = auto()
-    """Nothing that counts."""
+    """Nothing that counts: whatever is active is due."""
     TOLD = auto()
-    """All there is to tell; when it is told again, its record says."""
+    """All there is; its record says when a push is due again."""
     DUE = auto()
-    """All but one push, which is not sent yet: whatever happens until then, it says."""
+    """One push is not sent yet; it stays due whatever happens until it is."""
 
 
 def resend_s(pushes: int) -> float:
@@ -57,7 +57,7 @@ def current_period(
 def is_due(
     record: PushRecord | None, period: UnservedPeriod | None, *, now: float
 ) -> tuple[PushRecord | None, bool]:
-    """The record after this look, and whether the stream must push now.
+    """The record from now on, and whether the stream must push now.
 
     | period  | pushes in it | time since the last push | push |
     | ------- | ---------- | ------------------------ | ---- |
@@ -74,10 +74,10 @@ def is_due(
     return PushRecord(period.since, pushes + 1, now + resend_s(pushes + 1)), True
 
 
-def next_state(state: PushState, *, answers: bool, serves: bool, due: bool) -> PushState:
+def next_state(state: PushState, *, gate_open: bool, serves: bool, due: bool) -> PushState:
     """What becomes of a stream when something changed; a push that was sent makes DUE TOLD.
 
-    `answers`: the gate is open.  `serves`: there is such a service, and the stream may hear of it.
+    `serves`: there is such a service, and the stream may hear of it.
     `due`: as `is_due` says; of a stream that is NEW, or that its service is active.
 
     | state | gate closed | not served | due | else |
@@ -89,7 +89,7 @@ def next_state(state: PushState, *, answers: bool, serves: bool, due: bool) -> P
     While the gate is closed KEDA leaves replicas alone, so what it was told holds on; what was due
     and not sent it was not told.
     """
-    if not answers:
+    if not gate_open:
         return PushState.TOLD if state is PushState.TOLD else PushState.NEW
     if not serves:
         return PushState.NEW

@@ -1,4 +1,4 @@
-"""Tell KEDA, without being asked, that a service is wanted and has no endpoint.
+"""Push to KEDA that a service is wanted and has no endpoint.
 
 Only ever `true`: a `false` is ignored by newer KEDA and ends the cooldown in older ones.  A push
 can get lost on KEDA's side, so it is repeated, slowly, while nothing comes of it; each one costs
@@ -228,14 +228,14 @@ class PushStreams:
         return period
 
     def _evaluate(self, stream: _Stream, period: UnservedPeriod | None, now: float) -> None:
-        answers, serves, due = self._gate.closed is None, self._serves(stream), False
-        if answers and serves:
+        gate_open, serves, due = self._gate.closed is None, self._serves(stream), False
+        if gate_open and serves:
             stream.record, due = is_due(stream.record, period, now=now)
-            # What a stream that opens finds active was perhaps told to one that broke off.
+            # The stream before this one may have broken off with its push under way.
             due = due or (stream.state is PushState.NEW and self._demand.active(stream.key))
         else:
             stream.record = None
-        stream.state = next_state(stream.state, answers=answers, serves=serves, due=due)
+        stream.state = next_state(stream.state, gate_open=gate_open, serves=serves, due=due)
 
     def _serves(self, stream: _Stream) -> bool:
         """Whether there is such a service, and this stream may hear of it."""
@@ -251,7 +251,7 @@ class PushStreams:
             and self._routes.endpoints(key)
             and all(s.state is not PushState.NEW and s.record is None for s in streams)
         ):
-            # Each request comes by here, twice: of what is served there is nothing to say.
+            # Each request comes by here, twice; what is served has nothing to push.
             return
         period = self._update_period(key)
         for stream in streams:

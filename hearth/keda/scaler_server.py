@@ -81,7 +81,7 @@ class ScalerServer:
             sockets = await listening.bind(host, port, gone_after_s=tcp_keepalive.PEER_S)
             for sock in sockets:
                 server = GrpcServer(
-                    self._scaler, answers=self._scaler.answers(), tricks=self._tricks
+                    self._scaler, methods=self._scaler.unary_methods(), tricks=self._tricks
                 )
                 await server.start(
                     sock=sock, backlog=BACKLOG, ssl=sni_port.context if sni_port else None

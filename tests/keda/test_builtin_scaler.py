@@ -67,14 +67,14 @@ def test_bounds_are_all_but_what_changes_with_every_scale():
 
 
 @pytest.mark.parametrize(("least", "hpa_least"), [(0, 1), (2, 2)])
-def test_terms_are_those_of_a_scaled_object(least, hpa_least):
-    terms = builtin_scaler.autoscaler_config(
+def test_its_config_is_that_of_a_scaled_object(least, hpa_least):
+    config = builtin_scaler.autoscaler_config(
         KEY, dataclasses.replace(BOUNDS, min=least), polling_s=15
     )
-    assert terms.window == ZeroScaling(min_replicas=least, cooldown_s=60)
+    assert config.window == ZeroScaling(min_replicas=least, cooldown_s=60)
     down = ScalingRules(window_s=60, policies=Hpa(min_replicas=1, max_replicas=1).down.policies)
-    assert terms.hpa == Hpa(min_replicas=hpa_least, max_replicas=5, down=down)
-    assert terms.polling_s == 15
+    assert config.hpa == Hpa(min_replicas=hpa_least, max_replicas=5, down=down)
+    assert config.polling_s == 15
 
 
 async def test_zero_one_many_one_zero():
@@ -261,7 +261,7 @@ async def test_a_write_that_is_refused_is_tried_again(caplog):
         await of.time.sleep_out(2)  # the push, once more
         await of.sees(1)
         problems = [r for r in caplog.records if r.message == "service not scaled"]
-        assert [(r.service, r.reason) for r in problems] == [("ai/chat", "not allowed")]
+        assert [(r.service, r.error) for r in problems] == [("ai/chat", "not allowed")]
 
 
 async def test_demand_that_ends_before_a_write_succeeds():

@@ -477,7 +477,7 @@ async def test_where_the_fast_path_does_not_fit_plain_grpclib_serves_after_one_w
         await other.start("127.0.0.1", 0)
         _, port = await other.start("127.0.0.1", 0)
     [record] = caplog.records
-    assert record.message == "KEDA is answered slowly" and record.error.startswith(problem)
+    assert record.message == "gRPC fast path not used" and record.error.startswith(problem)
     assert record.libraries.startswith("grpclib ")
     other.gate.open()
     async with await anyio.connect_tcp("127.0.0.1", port) as socket:

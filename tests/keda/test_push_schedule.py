@@ -60,7 +60,7 @@ NEW, TOLD, DUE = PushState
 )
 def test_next_state(state, closed, not_served, due, otherwise):
     for serves in (True, False):
-        assert next_state(state, answers=False, serves=serves, due=False) is closed
-    assert next_state(state, answers=True, serves=False, due=False) is not_served
-    assert next_state(state, answers=True, serves=True, due=True) is due
-    assert next_state(state, answers=True, serves=True, due=False) is otherwise
+        assert next_state(state, gate_open=False, serves=serves, due=False) is closed
+    assert next_state(state, gate_open=True, serves=False, due=False) is not_served
+    assert next_state(state, gate_open=True, serves=True, due=True) is due
+    assert next_state(state, gate_open=True, serves=True, due=False) is otherwise

@@ -179,12 +179,12 @@ def recommend(
         # A new HPA takes what it finds for its first recommendation, so that it does not
         # shrink before its window has passed once.
         history = replace(history, recommended=((now, replicas),))
-    held = _stabilized(hpa, history, replicas=replicas, wanted=wanted, now=now)
+    stabilized = _stabilized(hpa, history, replicas=replicas, wanted=wanted, now=now)
     recommended = (*history.recommended, (now, wanted))
     longest_s = max(hpa.up.window_s, hpa.down.window_s)
     kept = tuple((at, n) for at, n in recommended if at == now or at > now - longest_s)
     history = replace(history, recommended=kept)
-    after = _limited(hpa, history, replicas=replicas, wanted=held, now=now)
+    after = _limited(hpa, history, replicas=replicas, wanted=stabilized, now=now)
     return after, _changed(history, hpa, after - replicas, now)
 
 

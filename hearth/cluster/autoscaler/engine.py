@@ -1,4 +1,4 @@
-"""One service's autoscaler: KEDA's loops and the HPA's, over whatever tells the demand."""
+"""One service's autoscaler: KEDA's loops and the HPA's, over any source of demand."""
 
 import logging
 import time
@@ -130,11 +130,11 @@ class Autoscaler:
             await self._timing.sleep(pause_s)
 
     async def _stream_specs(self, index: int, source: Source) -> None:
-        def told(specs: Sequence[MetricSpec]) -> None:
+        def replace_specs(specs: Sequence[MetricSpec]) -> None:
             self._specs[index] = specs
             self._streamed.add(index)
 
-        await self._keep_open(lambda: source.listen_specs(told))
+        await self._keep_open(lambda: source.listen_specs(replace_specs))
 
     async def _poll(self) -> None:
         while True:

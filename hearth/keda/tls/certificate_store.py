@@ -40,7 +40,7 @@ READS = 8
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Identity:
-    """Who a server name stands for, as of one reading of the Secret."""
+    """The service of a server name, and its certificate as of one reading of the Secret."""
 
     service: ServiceKey
     certificate: Certificate
@@ -95,7 +95,7 @@ class CertificateStore:
         self._limiter = anyio.CapacityLimiter(READS)
 
     def find(self, server_name: str) -> Identity | None:
-        """Who it stands for; None for a name that stands for nobody now."""
+        """The identity of a server name; None where there is none now."""
         entry = self._by_host.get(server_name.lower())
         return entry.identity if entry else None
 
@@ -198,8 +198,8 @@ class CertificateStore:
         except BadSecret as error:
             problem = str(error)
         if problem is not None:
-            said = f"Secret {entry.secret}: {problem}"
-            self._set(entry, certificate.roots(data), None, said)
+            problem = f"Secret {entry.secret}: {problem}"
+            self._set(entry, certificate.roots(data), None, problem)
         elif entry.identity is None or entry.identity.certificate is not entry.certificate:
             assert entry.certificate is not None
             self._set(
@@ -217,7 +217,7 @@ class CertificateStore:
         entry.roots, entry.identity, entry.problem = roots, identity, problem
         service = {"service": str(entry.service)}
         if problem is not None:
-            logger.warning("scaler certificate unusable", extra={**service, "reason": problem})
+            logger.warning("scaler certificate unusable", extra={**service, "error": problem})
         else:
             logger.info("scaler certificate loaded", extra={**service, "secret": entry.secret})
         self._notify(entry.service)

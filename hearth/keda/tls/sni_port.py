@@ -16,7 +16,7 @@ from hearth.routes import Route
 logger = logging.getLogger(__name__)
 
 LOG_EVERY_S = 1.0
-"""Anybody can knock: one line tells it."""
+"""Between two log lines: anybody can be refused, as often as they like."""
 
 
 def identity(transport: BaseTransport) -> Identity | None:
@@ -25,7 +25,7 @@ def identity(transport: BaseTransport) -> Identity | None:
     return handshake.identity if isinstance(handshake, _Handshake) else None
 
 
-def forbidden(caller: ServiceKey | None, asked: ServiceKey, route: Route | None) -> str | None:
+def forbidden(caller: ServiceKey | None, requested: ServiceKey, route: Route | None) -> str | None:
     """Why a caller may not ask about a service; None where it may.
 
     | connection          | the service  | answer    |
@@ -35,16 +35,15 @@ def forbidden(caller: ServiceKey | None, asked: ServiceKey, route: Route | None)
     | TLS of this service | any          | may ask   |
     | TLS of another      | any          | forbidden |
     """
-    if caller is None:
-        if route is not None and route.scaler_tls is not None:
-            return (
-                f"LLMService {asked} has externalScaler.tls: dial {names.scaler_host(asked)} over"
-                " mutual TLS"
-            )
+    if caller is not None:
+        if caller == requested:
+            return None
+        why = f"this connection is for LLMService {caller} alone; dial"
+        return f"{why} {names.scaler_host(requested)}"
+    if route is None or route.scaler_tls is None:
         return None
-    if caller != asked:
-        return f"this connection is for LLMService {caller} alone; dial {names.scaler_host(asked)}"
-    return None
+    host = names.scaler_host(requested)
+    return f"LLMService {requested} has externalScaler.tls: dial {host} over mutual TLS"
 
 
 class SniPort:
@@ -72,13 +71,13 @@ class SniPort:
         context.sni_callback = self._choose_certificate
         self.context = context
 
-    def log_refusal(self, server_name: str | None, why: str) -> None:
+    def log_refusal(self, server_name: str | None, error: str) -> None:
         """Say so in the log: the peer sees no more than a closed connection."""
         now = self._clock()
         if now >= self._quiet_until:
             self._quiet_until = now + LOG_EVERY_S
-            said = {"server_name": server_name, "reason": why}
-            logger.warning("connection to the scaler refused", extra=said)
+            extra = {"server_name": server_name, "error": error}
+            logger.warning("connection to the scaler refused", extra=extra)
 
     def _choose_certificate(
         self, handshake: ssl.SSLObject, server_name: str | None, _: ssl.SSLContext

@@ -235,7 +235,7 @@ def test_who_is_not_let_in(pki: Pki, caplog, client, options, host, reason, vers
         run_on(loop, connect, pki)
     [record] = [record for record in caplog.records if record.message == REFUSED]
     assert record.server_name == host
-    assert record.reason.startswith(reason)
+    assert record.error.startswith(reason)
 
 
 @on_both_loops
@@ -278,7 +278,7 @@ def test_a_session_is_not_resumed(pki: Pki, caplog, loop: str):
 
     with caplog.at_level(logging.WARNING, "hearth.keda.tls.sni_port"):
         run_on(loop, twice, pki)
-    assert [record.reason for record in caplog.records] == ["the client resumes a session"]
+    assert [record.error for record in caplog.records] == ["the client resumes a session"]
 
 
 @on_both_loops
@@ -326,7 +326,7 @@ def test_a_ca_that_is_replaced_during_a_handshake(pki: Pki, caplog, loop: str):
     with caplog.at_level(logging.WARNING, "hearth.keda.tls.sni_port"):
         run_on(loop, rotate_midway, pki)
     [record] = caplog.records
-    assert record.reason == "the client's CA is not trusted any more"
+    assert record.error == "the client's CA is not trusted any more"
 
 
 @on_both_loops
