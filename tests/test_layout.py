@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 450
+LONGER = {"proxy/wire/exchange.py": 870}
+"""Files whose one class would only be cut in two: see docs/decisions.md."""
 
 UNTESTED = {
     "api/groups.py": "constants",
@@ -22,21 +24,22 @@ UNTESTED = {
     "cluster/local/kubelet/config.py": "values",
     "cluster/local/apiserver/object_meta.py": "tests/cluster/local/apiserver/test_store.py",
     "proxy/config.py": "values",
+    "proxy/wire/plain_request.py": "tests/proxy/behaviour/test_plain_requests.py",
     "proxy/wire/shared.py": "values",
+    "proxy/wire/states.py": "values",
     "run.py": "needs a cluster: tests/kubernetes",
     "stub/__main__.py": "two lines",
 }
 """Source files without a test file of their own, and why."""
 
-APART = {"chart", "ci", "kubernetes", "lifecycle"}
+APART = {"behaviour", "chart", "ci", "kubernetes", "lifecycle"}
 """Folders of tests that look at the whole, or at what is no part of the program."""
 
 ALSO = {
     "cluster/test_admission.py", "cluster/test_contract.py", "cluster/test_crds.py",
     "cluster/test_controllers.py", "cluster/test_pod_ownership.py",
     "reconcile/test_golden.py",
-    "proxy/test_broken_answers.py", "proxy/test_clients.py", "proxy/test_cold_start.py",
-    "proxy/test_endpoint_trouble.py", "proxy/test_on_ipv6.py", "proxy/test_sdk.py",
+    "proxy/test_clients.py", "proxy/test_on_ipv6.py", "proxy/test_sdk.py",
     "proxy/behaviour/test_small_bodies.py",
     "proxy/wire/test_both_ways.py", "proxy/wire/test_hazards.py",
     "test_docs.py", "test_field_cases.py", "test_glossary.py", "test_hanging.py", "test_hazards.py",
@@ -72,7 +75,7 @@ def test_each_test_file_has_its_source_file():
     found = {
         str(path.relative_to(ROOT / "tests"))
         for path in (ROOT / "tests").rglob("test_*.py")
-        if path.relative_to(ROOT / "tests").parts[0] not in APART
+        if not APART & {*path.relative_to(ROOT / "tests").parts}
     }
     assert found - wanted == set()
 
@@ -80,7 +83,7 @@ def test_each_test_file_has_its_source_file():
 @pytest.mark.parametrize("source", list(sources()))
 def test_no_source_file_is_over_the_limit(source):
     path = ROOT / "hearth" / source
-    assert len(path.read_text().splitlines()) <= LIMIT
+    assert len(path.read_text().splitlines()) <= LONGER.get(source, LIMIT)
     assert path.read_text().startswith('"""'), "the first line says what the file does"
 
 
@@ -104,7 +107,7 @@ def test_a_package_says_what_it_is(package):
 
 # No class is cut in two: what is one thing is one class.
 
-LADDER = {"Connection", "Lingering", "Receiving", "Shortcut", "Farewell", "Errand"}
+LADDER: set[str] = set()
 """Upper halves that are still there.  To shrink until it is empty; nothing is added."""
 
 

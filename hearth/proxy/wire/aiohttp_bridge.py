@@ -15,8 +15,9 @@ from hearth.proxy.body import body_budget
 from hearth.proxy.errors import GatewayError
 from hearth.proxy.wire import client_transport, head_parser
 from hearth.proxy.wire.deadlines import NEVER
+from hearth.proxy.wire.exchange import Exchange
+from hearth.proxy.wire.request import Request
 from hearth.proxy.wire.shared import Shared
-from hearth.proxy.wire.visit import Visit
 
 
 class BridgeClient:
@@ -26,7 +27,7 @@ class BridgeClient:
         self._request = request
         self._done = anyio.Event()
         self._transport = request.transport
-        self.visit: Visit | None = None
+        self.exchange: Exchange | None = None
         self.keep = False
 
     def write(self, data: bytes) -> None:
@@ -107,16 +108,17 @@ async def serve(
     """Answer one request; what goes wrong is told to the client."""
     guest = BridgeClient(request)
     peer = client_transport.format_address(request.remote or "unknown")
-    visit = Visit(parts, guest, asked, peer=peer, scheme=request.scheme.encode())
-    guest.visit = visit
+    own = Request(parts, asked, peer=peer, scheme=request.scheme.encode())
+    exchange = Exchange(parts, guest, own)
+    guest.exchange = exchange
     held = body_budget.BufferedBody(parts.budget)
     place = request.protocol
     if isinstance(place, BridgeConnection):
         place.attach(guest)
     try:
         try:
-            if not visit.check_head():
-                await visit.authenticate()
+            if not own.check_head():
+                await own.authenticate()
             await body_budget.read(
                 request,
                 held,
@@ -125,14 +127,14 @@ async def serve(
             )
         except GatewayError as problem:
             held.drop()
-            visit.reply.close_after_response |= not request.content.at_eof()
-            visit.fail(problem)
+            exchange.response.close_after_response |= not request.content.at_eof()
+            exchange.fail(problem)
         else:
-            visit.start(held)
+            exchange.start(held)
         await guest.wait_done()
     finally:
         # Cancelled with the connection, or by a client that left while it sent.
-        visit.gone()
+        exchange.gone()
         held.drop()
         if isinstance(place, BridgeConnection):
             place.attach(None)
@@ -177,8 +179,8 @@ class BridgeConnection(web.RequestHandler):
     def attach(self, guest: BridgeClient | None) -> None:
         """Who writes on it from now on."""
         self._client = guest
-        if guest is not None and guest.visit is not None and self._writing_paused:
-            guest.visit.pause()
+        if guest is not None and guest.exchange is not None and self._writing_paused:
+            guest.exchange.pause()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
@@ -188,11 +190,11 @@ class BridgeConnection(web.RequestHandler):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._writing_paused = True
-        if self._client is not None and self._client.visit is not None:
-            self._client.visit.pause()
+        if self._client is not None and self._client.exchange is not None:
+            self._client.exchange.pause()
 
     def resume_writing(self) -> None:
         super().resume_writing()
         self._writing_paused = False
-        if self._client is not None and self._client.visit is not None:
-            self._client.visit.resume()
+        if self._client is not None and self._client.exchange is not None:
+            self._client.exchange.resume()

@@ -12,13 +12,13 @@ from hearth.proxy.wire import client_limit, first_bytes, foreign_protocols, head
 from hearth.proxy.wire.client_transport import ClientTransport
 from hearth.proxy.wire.connection_state import ConnectionState
 from hearth.proxy.wire.deadlines import NEVER
+from hearth.proxy.wire.exchange import Exchange
+from hearth.proxy.wire.fast_path import take
 from hearth.proxy.wire.first_bytes import FirstBytes
 from hearth.proxy.wire.head_cache import RequestTemplate
+from hearth.proxy.wire.request import Request
 from hearth.proxy.wire.request_body import RequestBody
 from hearth.proxy.wire.shared import Shared
-from hearth.proxy.wire.taking import take
-from hearth.proxy.wire.visit import Visit
-from hearth.proxy.wire.warm import Warm
 
 logger = logging.getLogger(__name__)
 
@@ -43,12 +43,12 @@ class ClientConnection(asyncio.Protocol):
         "buffer",
         "close_after_response",
         "deadline",
+        "exchange",
         "parts",
         "small_body_bytes",
         "state",
         "template",
         "transport",
-        "visit",
         "writing_paused",
     )
 
@@ -71,7 +71,7 @@ class ClientConnection(asyncio.Protocol):
         """Bytes in the buffer, as the budget knows them, while a small body is waited for."""
         self.body: RequestBody | None = None
         """The body that is being taken in."""
-        self.visit: Visit | Warm | None = None
+        self.exchange: Exchange | None = None
         """The one request that is being served."""
         self._advancing = False
 
@@ -115,35 +115,35 @@ class ClientConnection(asyncio.Protocol):
                 self.transport.pause_reading()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        visit, self.visit = self.visit, None
+        exchange, self.exchange = self.exchange, None
         self._release()
         self.transport.lost()
-        if visit is not None:
-            visit.gone()
+        if exchange is not None:
+            exchange.gone()
 
     def pause_writing(self) -> None:
         self.writing_paused = True
-        if self.visit is not None:
-            self.visit.pause()
+        if self.exchange is not None:
+            self.exchange.pause()
 
     def resume_writing(self) -> None:
         self.writing_paused = False
-        if self.visit is not None:
-            self.visit.resume()
+        if self.exchange is not None:
+            self.exchange.resume()
         else:
             self.transport.resume_reading()
             self.advance()
 
     def drain(self) -> None:
         """The gateway stops: close an idle connection, end a busy one with its response."""
-        if self.visit is not None:
-            self.visit.drain()
+        if self.exchange is not None:
+            self.exchange.drain()
         elif self.state is ConnectionState.IDLE and not self.buffer:
             self.close()
 
     def idle_until(self) -> float:
         """When it is closed, if no request comes; NEVER while it is in use."""
-        idle = self.visit is None and self.state is ConnectionState.IDLE and not self.buffer
+        idle = self.exchange is None and self.state is ConnectionState.IDLE and not self.buffer
         return self.deadline if idle else NEVER
 
     def on_deadline(self, now: float) -> None:
@@ -176,7 +176,7 @@ class ClientConnection(asyncio.Protocol):
 
     def response_done(self, *, keep: bool) -> None:
         """The response is whole."""
-        self.visit = None
+        self.exchange = None
         if self.transport.gone:
             return
         if self.close_after_response or (self.buffer and not keep):
@@ -192,14 +192,9 @@ class ClientConnection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Break the connection: whoever reads must not take what came for the whole."""
-        visit, self.visit = self.visit, None
+        exchange, self.exchange = self.exchange, None
         # Without chunks or length the end of the connection is the end of the response.
-        self._cut(rst=isinstance(visit, Visit) and not visit.reply.http11)
-
-    def changed_over(self, visit: Visit) -> None:
-        """The request goes on as `visit`."""
-        if self.visit is not None:
-            self.visit = visit
+        self._cut(rst=exchange is not None and not exchange.response.http11)
 
     def _try_fast(self, data: bytes) -> bool:
         """Whether what is here was taken, or may be when its body is here."""
@@ -214,7 +209,7 @@ class ClientConnection(asyncio.Protocol):
             return True
         if not isinstance(taken, int):
             self.buffer = b""
-            self.visit = taken
+            self.exchange = taken
             self.state = ConnectionState.BUSY
             self.deadline = NEVER
             taken.run()
@@ -243,8 +238,8 @@ class ClientConnection(asyncio.Protocol):
                 pass
         except Exception:
             logger.exception("request failed")
-            if self.visit is not None:
-                self.visit.internal_error()
+            if self.exchange is not None:
+                self.exchange.internal_error()
             self.abort()
         finally:
             self._advancing = False
@@ -276,10 +271,11 @@ class ClientConnection(asyncio.Protocol):
 
     def _admit(self, head: head_parser.RequestHead) -> None:
         parts = self.parts
-        self.visit = visit = Visit(parts, self, head, peer=self.address(), scheme=b"http")
+        request = Request(parts, head, peer=self.address(), scheme=b"http")
+        self.exchange = Exchange(parts, self, request)
         self.state = ConnectionState.BODY
         try:
-            passes = visit.check_head()
+            passes = request.check_head()
             self.body = RequestBody(
                 head,
                 parts.budget,
@@ -296,25 +292,26 @@ class ClientConnection(asyncio.Protocol):
         self.state = ConnectionState.AUTH
         self.deadline = NEVER
         self.transport.pause_reading()
-        parts.spawn(lambda: self._authenticate(visit, head))
+        exchange = self.exchange
+        parts.spawn(lambda: self._authenticate(exchange, request))
 
-    async def _authenticate(self, visit: Visit, head: head_parser.RequestHead) -> None:
+    async def _authenticate(self, exchange: Exchange, request: Request) -> None:
         problem = None
         try:
-            await visit.authenticate()
+            await request.authenticate()
         except GatewayError as error:
             problem = error
         except Exception:
             logger.exception("request failed")
             problem = error_messages.internal_error()
-        if self.visit is not visit:
+        if self.exchange is not exchange:
             return
         self.state = ConnectionState.BODY
         self.transport.resume_reading()
         if problem is None:
-            self._invite(head)
+            self._invite(request.head)
         else:
-            self.refuse(problem, head)
+            self.refuse(problem, request.head)
         self.advance()
 
     def _invite(self, head: head_parser.RequestHead) -> None:
@@ -339,8 +336,8 @@ class ClientConnection(asyncio.Protocol):
         self.body = None
         self.state = ConnectionState.BUSY
         self.deadline = NEVER
-        if isinstance(self.visit, Visit):
-            self.visit.start(body.buffered)
+        if self.exchange is not None:
+            self.exchange.start(body.buffered)
         return True
 
     def _body_read(self, problem: GatewayError | None) -> None:
@@ -362,8 +359,8 @@ class ClientConnection(asyncio.Protocol):
 
     def refuse(self, problem: GatewayError, head: head_parser.RequestHead | None = None) -> None:
         """Answer the request whose body is not here yet, or not all of it."""
-        visit = self.visit
-        if not isinstance(visit, Visit):
+        exchange = self.exchange
+        if exchange is None:
             return
         self._drop_body()
         if head is not None and not head.chunked and len(self.buffer) >= (head.length or 0):
@@ -372,8 +369,8 @@ class ClientConnection(asyncio.Protocol):
             self.state = ConnectionState.BUSY
         else:
             self.close_after_response = True
-            visit.reply.close_after_response = True
-        visit.fail(problem)
+            exchange.response.close_after_response = True
+        exchange.fail(problem)
 
     def _turn_away(self) -> None:
         """Answer a connection that is one too many."""

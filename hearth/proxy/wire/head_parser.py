@@ -340,6 +340,26 @@ def parse_response(data: bytes) -> ResponseHead:
     return ResponseHead(status, seen.reason, fields, http11=version == "1.1")
 
 
+def read_response(data: bytes) -> tuple[ResponseHead | None, bytes]:
+    """The head of the final response at the start of `data`, and what follows it; None and what is
+    to be offered again with more, where it is not whole.  Interim ones stay here.
+
+    Raises Malformed.
+    """
+    while True:
+        end = data.find(b"\r\n\r\n") + 4
+        if end < 4:
+            if len(data) > MAX_HEAD_BYTES:
+                raise too_long()
+            return None, data
+        head = parse_response(data[:end])
+        data = data[end:]
+        if head.status >= 200:
+            return head, data
+        if head.status == 101:
+            raise Malformed("an upgrade that nobody asked for")
+
+
 def to_error(malformed: Malformed) -> GatewayError:
     """What a client is told of its own mistake."""
     return GatewayError(malformed.code, str(malformed))

@@ -1,4 +1,4 @@
-"""One connection to a backend: an answer's head is parsed, its body handed on as it comes."""
+"""One connection to an endpoint: what comes is handed on, chunks of a stream without a detour."""
 
 import asyncio
 import logging
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from hearth.host_port import authority
-from hearth.proxy.wire import delivery, head_parser
+from hearth.proxy.wire import delivery
 from hearth.proxy.wire.framing import ChunkedBody
 
 log = logging.getLogger(__name__)
@@ -19,6 +19,10 @@ _JOIN_BYTES = 64 * 1024
 class Owner(Protocol):
     """Whose request a connection carries.  It calls `finish` or `abort` exactly once."""
 
+    def received(self, data: bytes) -> None:
+        """Bytes of the response, from its first one on; but chunks that pass through."""
+        ...
+
     def upstream_closed(self, *, clean: bool, untaken: bool) -> None:
         """The connection ended; `clean`: not by an error.  `untaken`: the backend cannot have had
         the request."""
@@ -26,30 +30,6 @@ class Owner(Protocol):
 
     def failed(self) -> None:
         """A defect of ours."""
-        ...
-
-
-class Hearer(Owner, Protocol):
-    """An owner that reads the answer itself."""
-
-    def heard(self, data: bytes) -> None:
-        """What came."""
-        ...
-
-
-class Receiver(Owner, Protocol):
-    """An owner to whom the answer is read."""
-
-    def response_head(self, head: head_parser.ResponseHead) -> None:
-        """The head of the answer is here."""
-        ...
-
-    def response_body(self, data: bytes) -> None:
-        """Bytes that follow the head."""
-        ...
-
-    def read_done(self) -> None:
-        """All that one read brought has been handed over."""
         ...
 
 
@@ -85,14 +65,12 @@ class UpstreamConnection(asyncio.Protocol):
     __slots__ = (
         "_before",
         "_body",
-        "_buffer",
         "_clock",
         "_closed_first",
+        "_heard",
         "_home",
-        "_interim",
+        "_owner",
         "_paused",
-        "_receiver",
-        "_relay",
         "_transport",
         "_write",
         "_written",
@@ -105,14 +83,12 @@ class UpstreamConnection(asyncio.Protocol):
     def __init__(self, home: Home, address: tuple[str, int]) -> None:
         self._home = home
         self._transport: asyncio.Transport | None = None
-        self._receiver: Owner | None = None
-        self._relay: Callable[[bytes], None] | None = None
+        self._owner: Owner | None = None
         self._body: ChunkedBody | None = None
         self._write: Callable[[bytes], None] = _nowhere
         self._clock: Clock = _NO_CLOCK
-        self._buffer = b""
-        self._interim = False
-        """Whether an interim answer came to the request that it carries."""
+        self._heard = False
+        """Whether anything came to the request that it carries, an interim response, say."""
         self._paused = False
         self._before = self._written = 0
         """Bytes of all requests, and of those before the one that it carries."""
@@ -136,15 +112,17 @@ class UpstreamConnection(asyncio.Protocol):
         """Whether it carried a request before."""
         return self.idle_since >= 0
 
-    def send(self, receiver: Receiver, head: bytes, pieces: tuple[Piece, ...]) -> None:
-        """Send one request; `receiver` hears of everything that follows."""
-        assert self._receiver is None and self._transport is not None
-        self._receiver = receiver
-        self._relay = None
+    def send(self, owner: Owner, head: bytes, pieces: tuple[Piece, ...]) -> None:
+        """Send one request; `owner` is given what comes as it comes."""
+        assert self._owner is None and self._transport is not None
+        self._owner = owner
         write = self._transport.write
-        size = sum(map(len, pieces))
         self._before = self._written
-        self._written += len(head) + size
+        size = len(head) + sum(map(len, pieces))
+        self._written += size
+        if not pieces:
+            write(head)
+            return
         if size < _JOIN_BYTES:
             write(b"".join((head, *pieces)))
             return
@@ -152,24 +130,8 @@ class UpstreamConnection(asyncio.Protocol):
         for piece in pieces:
             write(piece)
 
-    def carry(self, receiver: Hearer, data: bytes) -> None:
-        """Send one request; `receiver` is given what comes as it comes."""
-        assert self._receiver is None and self._transport is not None
-        self._receiver = receiver
-        self._relay = receiver.heard
-        self._before = self._written
-        self._written += len(data)
-        self._transport.write(data)
-
-    def hand_over(self, receiver: Receiver, data: bytes) -> None:
-        """`receiver` hears of the answer in place of who was given `data` of it."""
-        self._receiver = receiver
-        self._relay = None
-        if data:
-            self.data_received(data)
-
     def pass_through(self, body: ChunkedBody, write: Callable[[bytes], None], clock: Clock) -> None:
-        """Give `write` each chunk of `body` that comes alone, and the receiver all else.
+        """Give `write` each chunk of `body` that comes alone, and the owner all else.
 
         Few things are touched for a chunk: with a thousand streams all of them are cold.
         """
@@ -221,93 +183,57 @@ class UpstreamConnection(asyncio.Protocol):
             self.bytes_seen_at = self._clock.now
             self._write(data)
             return
-        receiver = self._receiver
-        if receiver is None:
+        owner = self._owner
+        if owner is None:
             # Bytes that nobody asked for: whatever comes next cannot be trusted.
             self.abort()
             return
+        self._heard = True
         try:
-            if self._relay is not None:
-                self._relay(data)
-            else:
-                self._head(data, cast(Receiver, receiver))
+            owner.received(data)
         except Exception:
-            log.exception("request failed")
-            if self._receiver is receiver:
+            self._log_defect()
+            if self._owner is owner:
                 # Else it carries another's request by now, or none.
                 self.abort()
-            receiver.failed()
+            owner.failed()
 
     def eof_received(self) -> None:
-        if self._receiver is not None:
+        if self._owner is not None:
             self._closed_first = self._untaken(fin=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._home.ended()
-        receiver = self._receiver
+        owner = self._owner
         untaken = self._closed_first or (
-            receiver is not None
+            owner is not None
             # Linux: a write failed so because the peer had closed before.
             and self._untaken(fin=isinstance(exc, BrokenPipeError))
         )
         self._forget()
         self._transport = None
-        self._buffer = b""
-        if receiver is None:
+        if owner is None:
             self._home.remove(self)
             return
         try:
-            receiver.upstream_closed(clean=exc is None, untaken=untaken)
+            owner.upstream_closed(clean=exc is None, untaken=untaken)
         except Exception:
-            log.exception("request failed")
-            receiver.failed()
+            self._log_defect()
+            owner.failed()
 
-    def _head(self, data: bytes, receiver: Receiver) -> None:
-        data = self._buffer + data if self._buffer else data
-        while True:
-            end = data.find(b"\r\n\r\n") + 4
-            if end < 4:
-                self._buffer = data
-                if len(data) > head_parser.MAX_HEAD_BYTES:
-                    self._reject_response(receiver)
-                return
-            try:
-                head = head_parser.parse_response(data[:end])
-            except head_parser.Malformed as error:
-                log.warning("backend does not speak HTTP", extra={"reason": str(error)})
-                self._reject_response(receiver)
-                return
-            data = data[end:]
-            if head.status >= 200:
-                break
-            if head.status == 101:
-                self._reject_response(receiver)
-                return
-            # Another interim answer: it stays with us, but somebody has read the request.
-            self._interim = True
-        self._buffer = b""
-        self._relay = receiver.response_body
-        receiver.response_head(head)
-        if data and self._receiver is receiver and self._relay is not None:
-            self._relay(data)
-        elif data and self._receiver is None:
-            # More than the answer that has just ended.
-            self.abort()
-        if self._receiver is receiver:
-            receiver.read_done()
+    def _log_defect(self) -> None:
+        """Within the handling of the exception."""
+        extra = {"endpoint": authority(*self.address)}
+        log.exception("upstream connection failed", extra=extra)
 
     def _untaken(self, *, fin: bool) -> bool:
-        if self._transport is None or self._interim or self._buffer:
+        if self._transport is None or self._heard:
             return False
         sock = self._transport.get_extra_info("socket")
         return delivery.untaken(delivery.read(sock), before=self._before, fin=fin)
 
     def _forget(self) -> None:
         """Whose request it carried."""
-        self._receiver = self._relay = self._body = None
-        self._interim = False
+        self._owner = self._body = None
+        self._heard = False
         self._write = _nowhere
-
-    def _reject_response(self, receiver: Receiver) -> None:
-        self.abort()
-        receiver.upstream_closed(clean=False, untaken=False)

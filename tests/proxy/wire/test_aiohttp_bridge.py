@@ -12,6 +12,7 @@ import pytest
 
 from hearth.proxy.wire import head_parser
 from hearth.proxy.wire.framing import ChunkedBody, FramingError, LengthBody
+from hearth.proxy.wire.states import ExchangeState
 from tests import hanging
 from tests.proxy import backend
 from tests.proxy.backend import Conn, delta
@@ -336,10 +337,10 @@ async def test_a_client_that_reads_nothing_pauses_the_backend_until_it_does():
         async with handed_over(s) as client:
             await client.stream.send(post(STREAM))
             await server.until(lambda b: b.calls())
-            (visit,) = s.gateway._parts.running
-            while not (visit._turn.upstream is not None and visit._turn.upstream._paused):
+            (exchange,) = s.gateway._parts.running
+            while not (exchange.upstream is not None and exchange.upstream._paused):
                 await anyio.lowlevel.checkpoint()
-                assert visit._turn is not None, "all of it was taken in"
+                assert exchange.state is not ExchangeState.DONE, "all of it was taken in"
             text = await client.until(b"0\r\n\r\n")
             assert text.count(b"data: ") == backend.FLOOD + 1
         await s.record.until(2)

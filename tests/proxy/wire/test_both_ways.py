@@ -4,9 +4,9 @@ import gc
 
 import pytest
 
-from hearth.proxy.wire.turn import Turn
-from hearth.proxy.wire.visit import Visit
-from hearth.proxy.wire.warm import Warm
+from hearth.proxy.wire.exchange import Exchange
+from hearth.proxy.wire.plain_request import PlainRequest
+from hearth.proxy.wire.request import Request
 from tests.proxy.stage import CHAT, HOST, SHARED
 from tests.proxy.wire.bothways import Step, World, differences, script
 
@@ -117,7 +117,8 @@ async def test_requests_leave_nothing_that_only_a_collector_would_find():
 
     def look(step: Step, seen: tuple) -> None:
         if step[0] == "later" and step[1] == 0:
-            found.append(sum(isinstance(o, (Warm, Visit, Turn)) for o in gc.get_objects()))
+            kinds = (Exchange, PlainRequest, Request)
+            found.append(sum(isinstance(o, kinds) for o in gc.get_objects()))
 
     gc.collect()
     gc.disable()

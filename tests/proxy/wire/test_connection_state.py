@@ -61,8 +61,8 @@ def leaves(c: Recorded) -> None:
 
 
 def other(c: Recorded) -> None:
-    assert c.visit is not None
-    c.visit.internal_error()
+    assert c.exchange is not None
+    c.exchange.internal_error()
 
 
 S = ConnectionState

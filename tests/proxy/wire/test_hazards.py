@@ -13,7 +13,6 @@ from hearth.proxy.wire import framing
 from hearth.proxy.wire.client_connection import ClientConnection
 from hearth.proxy.wire.deadlines import NEVER
 from hearth.proxy.wire.upstream_connection import UpstreamConnection
-from hearth.proxy.wire.warm import Warm
 from hearth.routes import KeyRef
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, delta
@@ -48,10 +47,8 @@ def asks(s: Stage, data: bytes) -> tuple[ClientConnection, Transport]:
 
 def link_of(front: ClientConnection) -> UpstreamConnection:
     """The connection to the backend that carries its request."""
-    visit = front.visit
-    link = visit._upstream if isinstance(visit, Warm) else visit._turn.upstream
-    assert link is not None
-    return link
+    assert front.exchange is not None and front.exchange.upstream is not None
+    return front.exchange.upstream
 
 
 # One end is lost inside a callback of the other

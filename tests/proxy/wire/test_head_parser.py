@@ -270,3 +270,29 @@ def test_an_upgrade_that_nobody_asked_for_is_no_answer():
 def test_a_clients_id_of_its_request_is_kept_where_it_is_one():
     assert head_parser.parse_request(post(b"X-Request-Id: a-1")).request_id == b"a-1"
     assert head_parser.parse_request(post(b"X-Request-Id: " + b"x" * 5000)).request_id == b""
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_a_response_head_however_it_is_cut(size):
+    data = b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\nHTTP/1.1 200 OK\r\nX: y\r\n\r\nhello"
+    head, kept = None, b""
+    for at in range(0, len(data), size):
+        kept += data[at : at + size]
+        if head is None:
+            head, kept = head_parser.read_response(kept)
+    assert head is not None and head.status == 200
+    assert kept == b"hello"
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"SSH-2.0-nope\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nX: " + b"y" * 70_000,
+    ],
+)
+def test_what_is_no_response(data):
+    with pytest.raises(head_parser.Malformed):
+        head_parser.read_response(data)

@@ -14,6 +14,7 @@ import anyio.lowlevel
 import pytest
 
 from hearth.proxy.background import BackgroundTasks
+from hearth.proxy.wire import head_parser
 from hearth.proxy.wire import upstream_pool as pools
 from hearth.proxy.wire.deadlines import Deadlines
 from hearth.proxy.wire.head_parser import ResponseHead
@@ -35,7 +36,8 @@ class Caller:
         self, pool: UpstreamPool, address: tuple[str, int], *, fresh: bool = False
     ) -> None:
         self.heard: list[str] = []
-        self.body = b""
+        self.head: ResponseHead | None = None
+        self.data = b""
         self.changed = anyio.Event()
         self.link: UpstreamConnection | None = None
         pool.acquire(address, self, fresh=fresh)
@@ -56,17 +58,17 @@ class Caller:
     def exhausted(self) -> None:
         self._tell("exhausted")
 
-    def response_head(self, head: ResponseHead) -> None:
-        self._tell(str(head.status))
-
-    def response_body(self, data: bytes) -> None:
-        self.body += data
-        if self.body.endswith(b"}") and self.link is not None:
+    def received(self, data: bytes) -> None:
+        if self.head is None:
+            self.head, self.data = head_parser.read_response(self.data + data)
+            if self.head is None:
+                return
+            self._tell(str(self.head.status))
+        else:
+            self.data += data
+        if self.data.endswith(b"}") and self.link is not None:
             self.link.finish(keep=True)
             self._tell("whole")
-
-    def read_done(self) -> None:
-        pass
 
     def upstream_closed(self, *, clean: bool, untaken: bool) -> None:
         self._tell("lost, untaken" if untaken else "lost")

@@ -11,11 +11,11 @@ async def test_an_end_after_the_end_changes_nothing():
         s.put()
         async with s.raw(STREAM) as raw:
             await s.pending(1)
-            (visit,) = s.gateway._parts.running
-            visit.cut()
+            (exchange,) = s.gateway._parts.running
+            exchange.cut()
             await raw.until(b"shutting_down")
-            visit.fail(error_messages.upstream_lost())
-            visit.gone()
+            exchange.fail(error_messages.upstream_lost())
+            exchange.gone()
         await anyio.wait_all_tasks_blocked()
         assert s.record.outcomes == ["shutting_down"]
         assert s.gateway.buffered_bytes == 0

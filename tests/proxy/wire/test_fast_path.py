@@ -6,10 +6,9 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from hearth.proxy.wire import visit
-from hearth.proxy.wire.taking import take
-from hearth.proxy.wire.visit import Visit
-from hearth.proxy.wire.warm import Warm
+from hearth.proxy.wire import header_rules
+from hearth.proxy.wire.exchange import Exchange
+from hearth.proxy.wire.fast_path import take
 from hearth.routes import KeyRef
 from tests.proxy import backend
 from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, STREAM, Raw, asleep, pod, stage
@@ -34,14 +33,13 @@ class Somebody:
     def write(self, data: bytes) -> None: ...
     def response_done(self, *, keep: bool) -> None: ...
     def abort(self) -> None: ...
-    def changed_over(self, visit: Visit) -> None: ...
 
 
 @pytest.mark.parametrize(
     ("data", "found"),
     [
-        (request(), Visit),
-        (request(STREAM), Visit),
+        (request(), Exchange),
+        (request(STREAM), Exchange),
         (request(cut=-1), len(DATA)),
         (request() + b"P", 0),
         (request(host="nowhere"), 0),
@@ -55,7 +53,7 @@ async def test_a_request_to_a_sleeping_service(data, found):
         taken = take(s.gateway._parts, Somebody(), data)
         assert taken == found if isinstance(found, int) else isinstance(taken, found)
         assert asleep(s)
-        if isinstance(taken, Visit):
+        if isinstance(taken, Exchange):
             taken.run()
             assert (s.demand.pending(KEY), s.gateway.waiting(KEY)) == (1, 1)
             assert s.gateway.buffered_bytes == len(data) - data.index(b"\r\n\r\n") - 4
@@ -67,7 +65,8 @@ async def test_a_request_to_one_that_runs_goes_the_short_way():
     async with backend.running() as server, stage() as s:
         s.put(pod(server))
         taken = take(s.gateway._parts, Somebody(), request())
-        assert isinstance(taken, Warm)
+        assert isinstance(taken, Exchange)
+        assert taken.slot is not None
         taken.cut()
 
 
@@ -87,9 +86,9 @@ async def test_a_defect_before_it_waits_leaves_nothing(monkeypatch, caplog):
 
     async with stage() as s:
         s.put()
-        monkeypatch.setattr(visit, "prepared", defect)
+        monkeypatch.setattr(header_rules, "upstream_fields", defect)
         async with s.raw() as raw:
-            assert await raw.rest() == b""
+            await raw.until(b"internal_error")
         assert (s.record.outcomes, s.gateway.buffered_bytes) == (["internal_error"], 0)
         assert not s.gateway._parts.running
     assert "a defect" in caplog.text

@@ -261,7 +261,7 @@ async def test_a_client_that_reads_nothing_pauses_the_backend():
             while s.demand.pending(KEY):
                 if front.writing_paused:
                     paused = True
-                    assert not front.visit._turn.upstream._transport.is_reading()
+                    assert not front.exchange.upstream._transport.is_reading()
                 assert front.transport._transport.get_write_buffer_size() <= HIGH_BYTES + READ_BYTES
                 await anyio.lowlevel.checkpoint()
             assert paused

@@ -1,0 +1,865 @@
+"""One request and its response: the state machine.
+
+| state      | leaves by                                      | to                        |
+| ---------- | ---------------------------------------------- | ------------------------- |
+| NEW        | a free endpoint; none; a rejection             | RESOLVING; WAITING; DONE  |
+|            | a plain request meets a free endpoint          | CONNECTING                |
+| WAITING    | a slot; waiting has no use, or the deadline    | RESOLVING; DONE           |
+| RESOLVING  | names and key known; not to be had; pod gone   | CONNECTING; DONE; WAITING |
+| CONNECTING | connected; refused, or pod gone; no port left  | AWAITING; WAITING; DONE   |
+| AWAITING   | the body begins; 503 while the model loads     | RELAYING; BACKOFF         |
+|            | closed and nothing taken, reused or not        | CONNECTING; WAITING       |
+|            | closed otherwise, or the deadline              | DONE                      |
+| RELAYING   | whole, replaced, broken, silent, client stalls | DONE                      |
+| BACKOFF    | the pause is over                              | WAITING                   |
+| any        | client gone, drain, defect                     | DONE                      |
+
+Everything here is called back: by the client's connection, the endpoint queue, the pool, the
+upstream connection and the timer.  Nothing awaits but the two coroutines that look something up,
+and no exchange has a task or a timer of its own.
+
+A plain request to a free endpoint is one upstream write and one client write.  What only waiting,
+or relaying byte by byte, needs is made when it is needed, by `request` and `response`.
+"""
+
+import functools
+import logging
+from collections.abc import Callable
+from typing import Concatenate, NoReturn, ParamSpec
+
+from hearth.api.meta import ServiceKey
+from hearth.demand import DemandClaim, QueueFull
+from hearth.host_port import authority
+from hearth.proxy import error_messages
+from hearth.proxy.body.body_budget import BufferedBody
+from hearth.proxy.errors import ERROR_STATUSES, ErrorBody, ErrorCode, GatewayError
+from hearth.proxy.observer import BodyBytes, Outcome, RequestDetails
+from hearth.proxy.routing import admission, api_paths, load_balancer
+from hearth.proxy.routing.endpoint_queue import EndpointSlot, shutting_down
+from hearth.proxy.routing.usable_endpoints import Availability
+from hearth.proxy.wire import endings, head_parser
+from hearth.proxy.wire.deadlines import NEVER
+from hearth.proxy.wire.head_cache import ResponseTemplate, cors_lines
+from hearth.proxy.wire.plain_request import PlainRequest
+from hearth.proxy.wire.request import Request
+from hearth.proxy.wire.response_relay import RelayState, ResponseRelay
+from hearth.proxy.wire.response_writer import CannotContinue, ResponseWriter
+from hearth.proxy.wire.shared import Shared
+from hearth.proxy.wire.states import Client, ExchangeState
+from hearth.proxy.wire.upstream_connection import UpstreamConnection
+from hearth.proxy.wire.upstream_models import NotAsked
+from hearth.routes import Backend, ColdStart
+
+logger = logging.getLogger(__name__)
+
+_CHECK_S = 5.0
+"""How long a request that starts nothing waits for an endpoint that is being checked."""
+_BACKOFF_S = 0.25
+"""First pause before a backend that says it is still loading is asked again; doubles."""
+_LONGEST_BACKOFF_S = 2.0
+_AT_ONCE = (Availability.USABLE, Availability.PROBED)
+"""Where an endpoint may answer within milliseconds: an early 200 would cost its own status."""
+
+_P = ParamSpec("_P")
+
+
+def guarded(
+    method: Callable[Concatenate["Exchange", _P], None],
+) -> Callable[Concatenate["Exchange", _P], None]:
+    """Ignore callbacks after the exchange is done; turn exceptions into an error response."""
+
+    @functools.wraps(method)
+    def call(self: "Exchange", *args: _P.args, **kwargs: _P.kwargs) -> None:
+        if self.state is ExchangeState.DONE:
+            return
+        try:
+            method(self, *args, **kwargs)
+        except GatewayError as problem:
+            self.fail(problem)
+        except Exception:
+            self.log_defect()
+            self.internal_error()
+
+    return call  # type: ignore[return-value] # a method, whatever wraps says
+
+
+class Exchange:
+    """From the head of a request to the last byte of its response."""
+
+    __slots__ = (
+        "_backoff_s",
+        "_client",
+        "_client_gone",
+        "_endpoint",
+        "_first_byte_at",
+        "_head_counted",
+        "_parts",
+        "_plain",
+        "_raw",
+        "_relay",
+        "_request",
+        "_response",
+        "_slot_at",
+        "_stamp",
+        "_written",
+        "activation_deadline",
+        "began_at",
+        "deadline",
+        "demand_claim",
+        "heartbeat_at",
+        "heartbeat_s",
+        "idle_s",
+        "passive",
+        "paused",
+        "service",
+        "slot",
+        "state",
+        "state_deadline",
+        "stream",
+        "ticket",
+        "upstream",
+        "waited",
+        "write",
+    )
+
+    def __init__(self, parts: Shared, client: Client, asked: Request | PlainRequest) -> None:
+        """Of a `Request` the head has come, of a `PlainRequest` all."""
+        self._parts = parts
+        self._client = client
+        self.write = client.write
+        self._written: BodyBytes | None = None
+        if parts.observer.detailed:
+            self.write = self._written = BodyBytes(client.write)
+        self._plain: PlainRequest | None = None
+        self._request: Request | None = None
+        self._response: ResponseWriter | None = None
+        self.stream = self.passive = False
+        if isinstance(asked, PlainRequest):
+            self._plain = asked
+            self.service = asked.route.key
+            self.stream = asked.stream
+        else:
+            self._request = asked
+            self._response = _response_to(asked.head, parts)
+        self._relay: ResponseRelay | None = None
+        self._raw = b""
+        """What came of the response, as long as its head is not whole."""
+        self._head_counted = False
+        """Whether the endpoint was told to have answered."""
+        self._client_gone = False
+        self._backoff_s = _BACKOFF_S
+        self._stamp = 0.0
+        """When the backend was last heard here, as the sweep knows it."""
+        self.state = ExchangeState.NEW
+        self.demand_claim: DemandClaim | None = None
+        self.slot: EndpointSlot | None = None
+        self._endpoint: Backend | None = None
+        """Of the last slot that it had."""
+        self._first_byte_at = NEVER
+        self.upstream: UpstreamConnection | None = None
+        self.waited = False
+        """Whether it met no free endpoint."""
+        self.paused = False
+        """Whether the client takes no more for now."""
+        self.ticket = -1
+        """Its number in the order of arrival; kept when it must wait again."""
+        self.idle_s = 0.0
+        self.began_at = self._slot_at = self.activation_deadline = parts.deadlines.time()
+        """`deadline`: until when it may wait."""
+        self.state_deadline = self.heartbeat_at = self.deadline = self.heartbeat_s = NEVER
+        parts.running.add(self)
+
+    # What only some exchanges need
+
+    @property
+    def request(self) -> Request:
+        """Of a plain one it is made when something is in its way."""
+        if self._request is None:
+            assert self._plain is not None
+            self._request = self._plain.to_request(self._parts)
+        return self._request
+
+    @property
+    def response(self) -> ResponseWriter:
+        """Of a plain one it is made when the response is not remembered either."""
+        if self._response is None:
+            assert self._plain is not None
+            self._response = _response_to(self._plain.template.head, self._parts)
+        return self._response
+
+    @property
+    def key(self) -> ServiceKey | None:
+        """Of the service, once that is known."""
+        return self.service if self._request is None else self._request.key
+
+    # From the whole request to a slot
+
+    @guarded
+    def start(self, body: BufferedBody) -> None:
+        """The request is whole."""
+        request = self.request
+        request.body = body
+        is_read = request.read_body()
+        if is_read and request.check_body():
+            self._begin_with(request)
+        else:
+            self._parts.spawn(lambda: self._prepare(request, is_read=is_read))
+
+    async def _prepare(self, request: Request, *, is_read: bool) -> None:
+        problem = None
+        try:
+            if not is_read:
+                await request.read_body_aside(is_done=self._is_done)
+            if not (self._is_done() or request.check_body()):
+                await request.authenticate_again()
+        except GatewayError as error:
+            problem = error
+        except Exception:
+            self.log_defect()
+            self.internal_error()
+        self._prepared(request, problem)
+
+    def _is_done(self) -> bool:
+        return self.state is ExchangeState.DONE
+
+    @guarded
+    def _prepared(self, request: Request, problem: GatewayError | None) -> None:
+        if problem is not None:
+            raise problem
+        self._begin_with(request)
+
+    def _begin_with(self, request: Request) -> None:
+        if self._parts.stopping:
+            raise shutting_down(restarts_soon=self._parts.config.restarts_soon)
+        route = request.route()
+        request.prepare(route)
+        self.service = route.key
+        self.stream = request.stream
+        self.passive = request.passive
+        self.run()
+
+    @guarded
+    def run(self) -> None:
+        """Be admitted, and be sent or wait."""
+        if self.slot is not None:
+            self._connect()
+            return
+        parts, key = self._parts, self.service
+        self.activation_deadline = self.began_at + _CHECK_S
+        if not self.passive:
+            route = self.request.route()
+            if not parts.endpoints.usable(key):
+                decision = parts.queue.decide(route)
+                if isinstance(decision, admission.Refuse):
+                    raise decision.problem
+            self.activation_deadline = self.began_at + route.activation_timeout_s
+            try:
+                self.demand_claim = parts.demand.admit(key, limit=route.max_queue)
+            except QueueFull as error:
+                raise error_messages.queue_full(key, route.max_queue) from error
+        parts.deadlines.add(self)
+        slot = parts.queue.try_acquire(key)
+        if slot is None:
+            self._wait_for_endpoint()
+        else:
+            self._use(slot)
+
+    def forward_to(self, slot: EndpointSlot, claim: DemandClaim) -> None:
+        """A plain one needs no admission any more."""
+        assert self._plain is not None
+        route = self._plain.route
+        self.slot = slot
+        self._endpoint = slot.backend
+        self.demand_claim = claim
+        self.idle_s = route.idle_timeout_s
+        self.activation_deadline = self.began_at + route.activation_timeout_s
+        self.state_deadline = self.deadline = self.began_at + route.response_timeout_s
+        self._parts.deadlines.add(self)
+
+    def _wait_for_endpoint(self) -> None:
+        """Wait, and see to it that there will be one."""
+        self._wake()
+        self._slot_at = NEVER
+        activation = self._parts.queue
+        if not self.waited:
+            self.waited = True
+            self.ticket = activation.next_ticket()
+            if self.stream:
+                self._show_life()
+                if self.state is ExchangeState.DONE:
+                    # The client was lost within that write.
+                    return
+        self._enter(ExchangeState.WAITING, self.activation_deadline)
+        slot = activation.enqueue(self.service, self)
+        if slot is not None:
+            self._use(slot)
+
+    def _wake(self) -> None:
+        """Where there is no endpoint: start one, and raise what is answered at once."""
+        route = self.request.route()
+        activation = self._parts.queue
+        decision = activation.decide(route)
+        if self.passive and not isinstance(decision, admission.Wait | admission.Refuse):
+            raise self._starts_none()
+        match decision:
+            case admission.Hold():
+                activation.begin_activation(route)
+            case admission.Reject(problem):
+                activation.begin_activation(route)
+                self._send_away(problem)
+            case admission.Refuse(problem):
+                raise problem
+            case _:
+                pass
+
+    def _show_life(self) -> None:
+        self.heartbeat_s = self.request.route().heartbeat_s
+        self.heartbeat_at = self._parts.deadlines.time() + self.heartbeat_s
+        if self._parts.endpoints.availability(self.service) not in _AT_ONCE:
+            self.write(self.response.heartbeat(date=self._parts.deadlines.date()))
+
+    # The endpoint queue's side
+
+    @guarded
+    def slot_granted(self, place: EndpointSlot) -> None:
+        """A slot is its own."""
+        self._use(place)
+
+    @guarded
+    def waiting_ended(self, problem: GatewayError) -> None:
+        """Waiting has no use any more."""
+        if self.passive:
+            raise self._starts_none()
+        if problem.code is ErrorCode.COLD_START:
+            self._parts.queue.begin_activation(self.request.route())
+        self._send_away(problem)
+
+    def _use(self, slot: EndpointSlot) -> None:
+        self.slot = slot
+        self._endpoint = slot.backend
+        request, parts, backend = self.request, self._parts, slot.backend
+        route = request.route()
+        self.idle_s = route.idle_timeout_s
+        self._slot_at = parts.deadlines.time()
+        self._enter(ExchangeState.RESOLVING, self._slot_at + route.response_timeout_s)
+        name = parts.models.upstream_name(self.service, backend, request.model)
+        known = parts.engine_keys.is_fresh(self.service.namespace, backend)
+        if name is NotAsked.NOT_ASKED or not known:
+            parts.spawn(lambda: self._resolve(slot))
+            return
+        request.rename_model(name)
+        self._connect()
+
+    async def _resolve(self, slot: EndpointSlot) -> None:
+        if self.slot is not slot:
+            # The client left before this began.
+            return
+        parts, request, backend, problem = self._parts, self.request, slot.backend, None
+        namespace = self.service.namespace
+        try:
+            await parts.engine_keys.refresh(namespace, backend)
+            if (
+                parts.models.upstream_name(self.service, backend, request.model)
+                is NotAsked.NOT_ASKED
+            ):
+                token = parts.engine_keys.token(namespace, backend)
+                own = f"Bearer {token}" if token else request.authorization
+                await parts.models.fetch(backend, own)
+        except GatewayError as error:
+            problem = error
+        if self.state is ExchangeState.RESOLVING and self.slot is slot:
+            self._resolved(slot, problem)
+
+    @guarded
+    def _resolved(self, slot: EndpointSlot, problem: GatewayError | None) -> None:
+        if problem is not None:
+            raise problem
+        request = self.request
+        request.rename_model(
+            self._parts.models.upstream_name(self.service, slot.backend, request.model)
+        )
+        self._connect()
+
+    def _connect(self, *, fresh: bool = False) -> None:
+        self.state = ExchangeState.CONNECTING
+        self._parts.pool.acquire(self._address(), self, fresh=fresh)
+
+    # The pool's side
+
+    @guarded
+    def connected(self, link: UpstreamConnection) -> None:
+        """There is a connection to the endpoint."""
+        assert self.slot is not None
+        self.upstream = link
+        self.state = ExchangeState.AWAITING
+        self._raw = b""
+        backend, key = self.slot.backend, b""
+        if backend.engine_key is not None:
+            key = self._parts.engine_keys.field_line(self.service.namespace, backend)
+        if self._request is None and self._plain is not None:
+            link.send(self, self._plain.upstream_bytes(link.host, key), ())
+        else:
+            link.send(self, *self.request.upstream_bytes(backend, key))
+        if self.paused:
+            link.pause()
+
+    @guarded
+    def unreachable(self) -> None:
+        """The endpoint takes no connection: nothing was sent."""
+        assert self.slot is not None
+        self._parts.endpoints.connection_refused(self.service, self.slot.backend)
+        self._parts.observer.backend_failed(self.service, reason="unreachable")
+        logger.info("endpoint refused", extra=self._names())
+        self._give_up_endpoint()
+        self._wait_for_endpoint()
+
+    @guarded
+    def exhausted(self) -> None:
+        """There is no file or port for a connection: nothing was sent, no endpoint is to blame."""
+        raise error_messages.no_upstream_connection_left()
+
+    # The upstream connection's side
+
+    def received(self, data: bytes) -> None:
+        """What came of the response."""
+        if self._relay is not None:
+            self._relay_body(self._relay, data)
+            return
+        raw = self._raw
+        if raw:
+            data = raw + data
+        plain = self._plain
+        if plain is not None and self._response is None and not self.stream:
+            found = plain.template.responses.find(data)
+            if found is not None:
+                kind, begin, size = found
+                if len(data) == begin + size:
+                    self._finish_plain(plain, kind, memoryview(data)[begin:])
+                    return
+                if len(data) == begin and not raw:
+                    # Engines write their heads first.
+                    self._raw = data
+                    self._count_head()
+                    return
+        try:
+            head, self._raw = head_parser.read_response(data)
+        except head_parser.Malformed as error:
+            logger.warning("backend does not speak HTTP", extra={"reason": str(error)})
+            if self.upstream is not None:
+                self.upstream.abort()
+            self.upstream_closed(clean=False, untaken=False)
+            return
+        if head is not None:
+            rest, self._raw = self._raw, b""
+            self._relay_head(head, rest)
+
+    def _relay_head(self, head: head_parser.ResponseHead, rest: bytes) -> None:
+        parts = self._parts
+        assert self.slot is not None
+        if head.status == 503 and self._loading(self.slot.backend.uid) and not _by_sidecar(head):
+            self._give_up_endpoint()
+            self._enter(ExchangeState.BACKOFF, parts.deadlines.time() + self._backoff_s)
+            self._backoff_s = min(self._backoff_s * 2, _LONGEST_BACKOFF_S)
+            return
+        if head.status != 503:
+            self._count_head()
+        self._drop_body()
+        response = self.response
+        if response.begun:
+            self._note_id(head)
+        if self.waited:
+            parts.observer.waited(self.service, seconds=self._slot_at - self.began_at)
+        self._relay = relay = ResponseRelay(head, response, must_end=self.stream)
+        if not self.waited:
+            # Shown at once: a client may want to see that its stream has begun.
+            relay.send_head()
+        if rest or relay.bodyless:
+            self._relay_body(relay, rest)
+        if self.state is not ExchangeState.DONE and (out := relay.flush()):
+            # A head without a body goes out alone.
+            self.write(out)
+
+    def _relay_body(self, relay: ResponseRelay, data: bytes) -> None:
+        self._stamp = self._parts.deadlines.now
+        if self.state is ExchangeState.AWAITING:
+            self._first_byte(relay)
+        out = relay.receive(data)
+        if out:
+            self.write(out)
+        if self.state is ExchangeState.DONE:
+            # The client was lost within that write.
+            return
+        if relay.state is not RelayState.OPEN:
+            self._judge(relay)
+        elif self.upstream is not None and (body := relay.pass_through_body) is not None:
+            self.upstream.pass_through(body, self.write, self._parts.deadlines)
+
+    @guarded
+    def upstream_closed(self, *, clean: bool, untaken: bool) -> None:
+        """The connection to the endpoint ended; `clean`: not by an error.  `untaken`: it cannot
+        have had the request."""
+        link, self.upstream = self.upstream, None
+        relay = self._relay
+        if relay is None:
+            match endings.after_loss(untaken=untaken, reused=link is not None and link.reused):
+                case endings.AfterLoss.DIAL:
+                    self._connect(fresh=True)
+                case endings.AfterLoss.WAIT:
+                    self.unreachable()
+                case endings.AfterLoss.FAIL:
+                    self._broken_off()
+            return
+        out = relay.end(clean=clean)
+        if self.state is ExchangeState.AWAITING and relay.begun:
+            self._first_byte(relay)
+        if out:
+            self.write(out)
+        if self.state is not ExchangeState.DONE:
+            self._judge(relay)
+
+    def failed(self) -> None:
+        """A defect of ours, which is in the log."""
+        self.internal_error()
+
+    def _count_head(self) -> None:
+        if not self._head_counted:
+            assert self.slot is not None
+            self._head_counted = True
+            self._parts.balancer.succeeded(self.slot.backend.uid)
+
+    def _first_byte(self, relay: ResponseRelay) -> None:
+        """The first byte of the body is here, or its end is."""
+        self.heartbeat_at = NEVER
+        now = self._parts.deadlines.time()
+        self._enter(ExchangeState.RELAYING, now + self.idle_s)
+        if relay.can_follow:
+            self._first_byte_at = now
+            self._parts.observer.first_byte(self.service, seconds=now - self.began_at)
+
+    def _judge(self, relay: ResponseRelay) -> None:
+        match relay.state:
+            case RelayState.COMPLETE:
+                link, self.upstream = self.upstream, None
+                if link is not None:
+                    link.finish(keep=relay.reusable)
+                self._close()
+                self._finish(relay.outcome)
+            case RelayState.REPLACED:
+                assert relay.error is not None
+                self._close()
+                self._end_with_error(relay.error, relay.outcome)
+            case RelayState.NO_STREAM:
+                self.fail(error_messages.not_an_event_stream())
+            case RelayState.BROKEN:
+                self._broken_off()
+            case RelayState.OPEN:
+                pass
+
+    def _loading(self, uid: str) -> bool:
+        """Whether a 503 only says that the model is still being loaded."""
+        parts = self._parts
+        route = parts.routes.find(self.service)
+        return (
+            not self.passive
+            and route is not None
+            and route.cold_start is ColdStart.KEEPALIVE
+            and not parts.balancer.has_answered(uid)
+            and (self.waited or parts.demand.leased(self.service))
+            and parts.deadlines.time() + self._backoff_s < self.activation_deadline
+        )
+
+    def _broken_off(self) -> None:
+        self._blame("lost", base_s=load_balancer.LOST_S)
+        if self.slot is not None:
+            self._parts.endpoints.response_broke(self.service, self.slot.backend)
+        self.fail(error_messages.upstream_lost())
+
+    def _blame(self, reason: str, *, base_s: float) -> None:
+        parts = self._parts
+        if self.slot is not None:
+            parts.balancer.failed(self.slot.backend.uid, base_s=base_s, now=parts.clock())
+            logger.warning("endpoint failed", extra={**self._names(), "reason": reason})
+        parts.observer.backend_failed(self.service, reason=reason)
+
+    # The client's side
+
+    def gone(self) -> None:
+        """The client is gone."""
+        self._client_gone = True
+        if self.state is ExchangeState.DONE:
+            return
+        # SDKs hang up at the last event, often before the last chunk: they have all there is.
+        response = self._response
+        whole = response is not None and response.events and response.is_complete
+        self._close()
+        self._abort(Outcome.OK if whole else Outcome.CLIENT_CANCELLED)
+
+    def pause(self) -> None:
+        """The client takes no more for now: neither does the backend's connection give."""
+        self.paused = True
+        if self.upstream is not None:
+            self.upstream.pause()
+        if self.state is ExchangeState.RELAYING:
+            limit = self._parts.deadlines.time() + self._parts.config.client_stall_s
+            self._enter(ExchangeState.RELAYING, limit)
+
+    def resume(self) -> None:
+        """Undo `pause`."""
+        self.paused = False
+        if self.upstream is not None:
+            self.upstream.resume()
+        if self.state is ExchangeState.RELAYING:
+            self._stamp = self._parts.deadlines.time()
+            self._enter(ExchangeState.RELAYING, self._stamp + self.idle_s)
+
+    def drain(self) -> None:
+        """The connection ends with this response."""
+        self.response.close_after_response = True
+
+    @guarded
+    def cut(self) -> None:
+        """The gateway stops: end it, in the form its client understands."""
+        raise shutting_down(restarts_soon=self._parts.config.restarts_soon)
+
+    @guarded
+    def pod_vanished(self, pod_uid: str) -> None:
+        """Its endpoint may be gone: then it is as if the upstream connection had broken."""
+        if self.slot is None or self.slot.backend.pod_uid != pod_uid:
+            return
+        match self.state:
+            case ExchangeState.RESOLVING | ExchangeState.CONNECTING:
+                # Nothing was sent: another endpoint may serve it.
+                self._parts.pool.cancel(self._address(), self)
+                self.unreachable()
+            case _:
+                if self.upstream is not None:
+                    self.upstream.abort()
+                self.upstream_closed(clean=False, untaken=False)
+
+    # The timer's side
+
+    @guarded
+    def on_deadline(self, now: float) -> None:
+        """A heartbeat, or a limit, is due."""
+        if self.heartbeat_at <= now:
+            self.heartbeat_at = now + self.heartbeat_s
+            if not self.paused:
+                self.write(self.response.heartbeat(date=self._parts.deadlines.date()))
+        if self.state_deadline <= now:
+            self._late(now)
+        self.deadline = min(self.heartbeat_at, self.state_deadline)
+
+    def _late(self, now: float) -> None:
+        match self.state:
+            case ExchangeState.WAITING if self.passive:
+                raise self._starts_none()
+            case ExchangeState.WAITING:
+                self._send_away(self._parts.queue.timeout_error(self.service))
+            case ExchangeState.BACKOFF:
+                self._wait_for_endpoint()
+            case ExchangeState.AWAITING | ExchangeState.RELAYING if self.paused:
+                # It reads nothing; whoever waits for its place has waited long enough.
+                self.gone()
+            case ExchangeState.RELAYING if self._heard_at() + self.idle_s > now:
+                self.state_deadline = self._heard_at() + self.idle_s
+            case _:
+                self._blame("silent", base_s=load_balancer.HUNG_S)
+                raise error_messages.upstream_timeout()
+
+    def _heard_at(self) -> float:
+        link = self.upstream
+        return self._stamp if link is None else max(self._stamp, link.bytes_seen_at)
+
+    def _enter(self, state: ExchangeState, limit: float) -> None:
+        """In `state` until `limit`."""
+        self.state = state
+        self.state_deadline = limit
+        self.deadline = min(self.heartbeat_at, limit)
+
+    # The end
+
+    def fail(self, problem: GatewayError) -> None:
+        """End with an error of ours, in the form that is still possible."""
+        # It has arrived.  Frames that it was raised through may hold it themselves: a circle.
+        problem.__traceback__ = None
+        if self.state is ExchangeState.DONE:
+            return
+        self._close()
+        self._parts.observer.rejected(self.key, reason=problem.code)
+        response = self.response
+        response.close_after_response |= self._parts.stopping
+        try:
+            out = response.gateway_error(problem, date=self._parts.deadlines.date())
+        except CannotContinue:
+            self._abort(problem.code)
+            return
+        self.write(out)
+        self._finish(problem.code)
+
+    def internal_error(self) -> None:
+        """A defect of ours: the client must not take what it has for the whole."""
+        told = self._response is not None and self._response.begun
+        if self.state is ExchangeState.DONE or told:
+            self._close()
+            self._abort(ErrorCode.INTERNAL_ERROR)
+        else:
+            self.fail(error_messages.internal_error())
+
+    def log_defect(self) -> None:
+        """Within the handling of the exception."""
+        logger.exception("exchange callback failed", extra={"service": str(self.key)})
+
+    def _end_with_error(self, error: ErrorBody, outcome: str) -> None:
+        """An error that the backend named, told in what is an open stream or should be one."""
+        response = self.response
+        if response.begun:
+            self.write(response.error_event(error))
+        else:
+            self._parts.observer.rejected(self.key, reason=outcome)
+            self.write(response.error_response(error, date=self._parts.deadlines.date()))
+        self._finish(outcome)
+
+    def _finish_plain(self, plain: PlainRequest, kind: ResponseTemplate, body: memoryview) -> None:
+        parts, link, key = self._parts, self.upstream, self.service
+        assert link is not None
+        # Before the write: it may say at once that the client takes no more, or is gone.
+        self.state = ExchangeState.DONE
+        self.upstream = None
+        self._drop_body()
+        self.write(b"".join((kind.before, b"%d" % len(body), kind.after, body)))
+        link.finish(keep=kind.keep_alive)
+        self._count_head()
+        if self.waited:
+            parts.observer.waited(key, seconds=self._slot_at - self.began_at)
+        self._close()
+        now = self._first_byte_at = parts.deadlines.time()
+        parts.observer.first_byte(key, seconds=now - self.began_at)
+        outcome = Outcome.CLIENT_CANCELLED if self._client_gone else kind.outcome
+        self._tell_observer(outcome, kind.status)
+        self._client.response_done(keep=not plain.template.close_after_response)
+
+    def _finish(self, outcome: str) -> None:
+        """The response is whole."""
+        response = self.response
+        if self._tell_observer(outcome, response.status):
+            self._client.response_done(keep=not response.close_after_response)
+
+    def _abort(self, outcome: str) -> None:
+        """Nothing more can be said."""
+        status = self._response.status if self._response is not None else 0
+        if self._tell_observer(outcome, status):
+            self._client.abort()
+
+    def _tell_observer(self, outcome: str, status: int) -> bool:
+        """Whether it was not told before."""
+        parts = self._parts
+        if self not in parts.running:
+            return False
+        parts.running.discard(self)
+        now = parts.deadlines.time()
+        parts.observer.finished(
+            self.key,
+            outcome=outcome,
+            status=status,
+            seconds=now - self.began_at,
+            details=None if self._written is None else self._details(self._written.count, now),
+        )
+        parts.changed()
+        return True
+
+    def _details(self, body_bytes: int, now: float) -> RequestDetails:
+        asked = self._request or self._plain
+        details = RequestDetails(
+            request_id=self.response.request_id,
+            model=asked.model if asked is not None else None,
+            body_bytes=body_bytes,
+        )
+        if self.waited:
+            details.waited_s = min(self._slot_at, now) - self.began_at
+        if self._first_byte_at != NEVER:
+            details.first_byte_s = self._first_byte_at - self.began_at
+        if self._endpoint is not None:
+            details.endpoint = self._endpoint.host, self._endpoint.port
+        return details
+
+    def _close(self) -> None:
+        """Give everything back, exactly once."""
+        parts = self._parts
+        if self.state is ExchangeState.WAITING:
+            parts.queue.leave(self.service, self)
+        elif self.state is ExchangeState.CONNECTING and self.slot is not None:
+            parts.pool.cancel(self._address(), self)
+        self.state = ExchangeState.DONE
+        parts.deadlines.remove(self)
+        self._give_up_endpoint()
+        if self.demand_claim is not None:
+            self.demand_claim.release()
+        self._drop_body()
+
+    def _give_up_endpoint(self) -> None:
+        """The connection, as it is, and the slot."""
+        link, self.upstream = self.upstream, None
+        if link is not None:
+            link.abort()
+        slot, self.slot = self.slot, None
+        if slot is not None:
+            slot.release()
+
+    def _drop_body(self) -> None:
+        """It will not go again."""
+        if self._request is not None:
+            self._request.drop_body()
+        elif self._plain is not None:
+            self._plain.drop_body(self._parts.budget)
+
+    # Errors and log lines
+
+    def _starts_none(self) -> GatewayError:
+        if self._parts.endpoints.usable(self.service):
+            return error_messages.all_busy(self.service)
+        activation = self._parts.queue
+        starting = activation.is_wanted(self.service)
+        return error_messages.not_an_inference_request(
+            self.service, activation.retry_after_s(self.service) if starting else None
+        )
+
+    def _send_away(self, problem: GatewayError) -> NoReturn:
+        """Whoever is told when to come again will find the service wanted."""
+        if problem.retry_after_s is not None and ERROR_STATUSES[problem.code].starting:
+            self._parts.queue.told_to_retry(self.service, retry_after_s=problem.retry_after_s)
+        raise problem
+
+    def _note_id(self, head: head_parser.ResponseHead) -> None:
+        """The early 200 bears ours: the engine's own is for whoever reads both logs."""
+        own = next((value for low, _, value in head.fields if low == b"x-request-id"), None)
+        if own is not None:
+            extra = {**self._names(), "engine_request_id": own.decode("latin-1")}
+            logger.info("the engine has another id for a request", extra=extra)
+
+    def _names(self) -> dict[str, str]:
+        """What a log line about the endpoint says."""
+        return {
+            "service": str(self.service),
+            "endpoint": authority(*self._address()),
+            "request_id": self.response.request_id.decode("ascii"),
+        }
+
+    def _address(self) -> tuple[str, int]:
+        assert self.slot is not None
+        return self.slot.backend.host, self.slot.backend.port
+
+
+def _response_to(head: head_parser.RequestHead, parts: Shared) -> ResponseWriter:
+    return ResponseWriter(
+        http11=head.http11,
+        last=not head.keep_alive,
+        extra=cors_lines(head, parts.config),
+        ids=parts.request_ids,
+        request_id=head.request_id,
+        dialect=api_paths.dialect(head.path),
+    )
+
+
+def _by_sidecar(head: head_parser.ResponseHead) -> bool:
+    """Whether a proxy beside the engine answers in its place: the engine may have died of it."""
+    return any(low == b"server" and b"envoy" in value.lower() for low, _, value in head.fields)
