@@ -16,7 +16,7 @@ NEVER = float("inf")
 
 
 class HasDeadline(Protocol):
-    """What the sweep looks at."""
+    """What waits for a moment."""
 
     deadline: float
     """When (the loop's clock) `expired` is to be called, up to one period late."""

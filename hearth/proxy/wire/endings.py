@@ -25,12 +25,12 @@ def after_loss(*, untaken: bool, reused: bool) -> AfterLoss:
 
 
 def outcome_of(status: int) -> Outcome:
-    """Of an answer relayed whole."""
+    """Of a response relayed whole."""
     return Outcome.UPSTREAM_STATUS if status >= 400 else Outcome.OK
 
 
 def is_complete(*, must_end: bool, status: int, events: bool, whole: bool) -> bool:
-    """Whether a body whose framing ended is the whole answer.
+    """Whether a body whose framing ended is the whole response.
 
     Engines that die may still end the chunked body: only its own last event says that a stream is
     whole (`whole`).  `must_end`: its API has one.

@@ -57,13 +57,13 @@ class RequestTemplate:
         head: head_parser.RequestHead,
         asked: api_paths.Inference,
         scope: Scope,
-        answers: "ResponseTemplates",
+        responses: "ResponseTemplates",
         default_namespace: str,
     ) -> None:
         self.before, self.after = raw
         self.head = head
         self.api_path = asked
-        self.responses = answers
+        self.responses = responses
         self.close_after_response = not head.keep_alive
         self.request_line = b"POST %b HTTP/1.1\r\nHost: " % head.target
         self.sent_key = auth.sent_key(
@@ -104,7 +104,7 @@ class RequestTemplate:
 
 
 class ResponseTemplate:
-    """One kind of answer: of a known length, relayed as it is."""
+    """One kind of response: of a known length, relayed as it is."""
 
     __slots__ = ("after", "before", "keep_alive", "outcome", "status")
 
@@ -118,7 +118,7 @@ class ResponseTemplate:
 
 
 class ResponseTemplates:
-    """Answers to requests that differ in nothing that an answer's head depends on."""
+    """Responses to requests that differ in nothing that a response's head depends on."""
 
     def __init__(self, known: "Remembered", number: int, *, extra: bytes, last: bool) -> None:
         """`number`: of its own among all that share `known`."""
@@ -130,7 +130,7 @@ class ResponseTemplates:
     def find(self, data: bytes) -> tuple[ResponseTemplate, int, int] | None:
         """The kind, where the body begins, and its length.
 
-        None where there is no whole head of a plain answer: it is for the relay, as it came.
+        None where there is no whole head of a plain response: it is for the relay, as it came.
         """
         end = data.find(b"\r\n\r\n") + 4
         match = _LENGTH.search(data, 0, end) if end >= 4 else None
@@ -157,9 +157,9 @@ class ResponseTemplates:
         # A 503 may only mean that the model is still being loaded.
         if head.status in (204, 304, 503) or head.status < 200 or head.chunked or head.events:
             return None
-        reply = ResponseWriter(http11=True, last=self._last, extra=self._extra)
-        reply.set_body(head)
-        told = reply.head(head)
+        writer = ResponseWriter(http11=True, last=self._last, extra=self._extra)
+        writer.set_body(head)
+        told = writer.head(head)
         match = _LENGTH.search(told)
         return (
             ResponseTemplate(head, told[: match.start(1)], told[match.end(1) :]) if match else None
@@ -167,7 +167,7 @@ class ResponseTemplates:
 
 
 Remembered = dict[tuple[int, bytes], ResponseTemplate | None]
-"""All answers' heads that are remembered: one bound for them all, since clients can be many."""
+"""All responses' heads that are remembered: one bound for them all, since clients can be many."""
 
 
 class HeadCache:
@@ -193,10 +193,10 @@ class HeadCache:
         start, stop = match.span(1)
         before, after = data[:start], data[stop:end]
         raw = before + after
-        plan = self._known.get(raw)
+        template = self._known.get(raw)
         # The same bytes with the length elsewhere would be another head.
-        if plan is not None and plan.after == after:
-            return plan
+        if template is not None and template.after == after:
+            return template
         return self._learn(raw, before, after, data[:end])
 
     def _learn(
@@ -229,10 +229,10 @@ class HeadCache:
         if len(self._known) >= _HEADS:
             self._known.clear()
             self._answers.clear()
-        plan = self._known[raw] = RequestTemplate(
+        template = self._known[raw] = RequestTemplate(
             (before, after), head, asked, scope, self._answers_to(head), config.default_namespace
         )
-        return plan
+        return template
 
     def _answers_to(self, head: head_parser.RequestHead) -> ResponseTemplates:
         extra = cors_lines(head, self._config)
@@ -255,7 +255,7 @@ def _may_be_plain(data: bytes) -> bool:
 
 
 def cors_lines(head: head_parser.RequestHead, config: GatewayConfig) -> bytes:
-    """The field lines for browsers in every answer to a request."""
+    """The field lines for browsers in every response to a request."""
     if not config.cors_origins:
         return b""
     origin = head.field(b"origin").decode("latin-1") or None
@@ -276,13 +276,13 @@ def cross_site(head: head_parser.RequestHead, config: GatewayConfig) -> bool:
     )
 
 
-def match(plan: RequestTemplate, data: bytes) -> tuple[int, int] | None:
+def match(template: RequestTemplate, data: bytes) -> tuple[int, int] | None:
     """Where the body begins and its length, if the head at the start of `data` is of this kind."""
-    if not data.startswith(plan.before):
+    if not data.startswith(template.before):
         return None
-    start = len(plan.before)
+    start = len(template.before)
     stop = data.find(b"\r", start, start + _DIGITS + 1)
     digits = data[start:stop]
-    if not digits.isdigit() or not data.startswith(plan.after, stop):
+    if not digits.isdigit() or not data.startswith(template.after, stop):
         return None
-    return stop + len(plan.after), int(digits)
+    return stop + len(template.after), int(digits)

@@ -35,7 +35,7 @@ _REQUEST_DROPS = {
     # A body that was compressed is sent on plain.
     | frozenset((b"content-encoding",))
     | (_SECRETS if authenticated else frozenset())
-    # An answer that may follow heartbeats must not be compressed.
+    # A response that may follow heartbeats must not be compressed.
     | (frozenset((b"accept-encoding",)) if stream else frozenset())
     for authenticated in (False, True)
     for stream in (False, True)
@@ -77,7 +77,7 @@ def _says_json(head: RequestHead) -> bool:
 
 
 def client_head(head: ResponseHead, *, framing: bytes, length: bool, extra: bytes) -> bytes:
-    """An answer's head as a client is told it, blank line included.
+    """A response's head as a client is told it, blank line included.
 
     `framing`: our own field lines about the body and the connection.  `length`: the backend's
     Content-Length passes.  `extra`: lines of the gateway's own.  What pages may read, it says

@@ -1,4 +1,4 @@
-"""One backend's answer on its way to one client: bytes in, bytes out, and a verdict.  No I/O."""
+"""One upstream response on its way to a client: bytes in, bytes out, how far it is.  No I/O."""
 
 from enum import Enum, auto
 
@@ -10,11 +10,11 @@ from hearth.proxy.wire.framing import ChunkedBody, CloseDelimitedBody, FramingEr
 from hearth.proxy.wire.response_writer import CannotContinue, ResponseWriter
 
 _ERROR_BYTES = 64 * 1024
-"""How much of a late error answer is read for its message."""
+"""How much of a late error response is read for its message."""
 
 
 class RelayState(Enum):
-    """How far the answer is."""
+    """How far the response is."""
 
     OPEN = auto()
     COMPLETE = auto()
@@ -75,15 +75,15 @@ class ResponseRelay:
     @property
     def can_follow(self) -> bool:
         """Whether it can follow what the client was told already."""
-        answer = self._response
+        response = self._response
         if self._unfit:
             return False
         told = self._writer.begun and not self._headed
-        return not told or (answer.status == 200 and answer.events)
+        return not told or (response.status == 200 and response.events)
 
     @property
     def reusable(self) -> bool:
-        """Whether, after a whole answer, the connection can carry another."""
+        """Whether, after a whole response, the connection can carry another."""
         body = self._body
         return (
             self._response.keep_alive and not body.rest and not isinstance(body, CloseDelimitedBody)
@@ -124,11 +124,11 @@ class ResponseRelay:
             out = self.flush() + out
         if not body.ended:
             return out
-        answer = self._response
+        response = self._response
         if endings.is_complete(
             must_end=self._must_end,
-            status=answer.status,
-            events=answer.events,
+            status=response.status,
+            events=response.events,
             whole=self._writer.is_complete,
         ):
             self._be_whole()
@@ -165,11 +165,11 @@ class ResponseRelay:
         self.begun = True
         if self._headed:
             return
-        answer, reply = self._response, self._writer
+        response, writer = self._response, self._writer
         if not self.can_follow:
             self._late = True
-            self._body = reply.read_body(answer)
-        elif not reply.begun:
+            self._body = writer.read_body(response)
+        elif not writer.begun:
             self._head()
 
     def _head(self) -> None:

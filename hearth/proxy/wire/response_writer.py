@@ -1,4 +1,4 @@
-"""The one answer to one request as bytes, before and after its first one.  No I/O."""
+"""The one response to one request as bytes, before and after its first one.  No I/O."""
 
 import re
 from enum import Enum, auto
@@ -27,7 +27,7 @@ _SHORT_BYTES = 64
 
 
 class CannotContinue(Exception):
-    """The answer can only be broken off: no words of ours fit where it stands."""
+    """The response can only be broken off: no words of ours fit where it stands."""
 
 
 class _Mode(Enum):
@@ -68,7 +68,7 @@ class ResponseWriter:
         request_id: bytes = b"",
         dialect: Dialect = Dialect.COMPLETIONS,
     ) -> None:
-        """`last`: the connection ends with this answer.  `extra`: field lines of every answer.
+        """`last`: the connection ends with this response.  `extra`: field lines of every response.
         `ids`: makes one where the client named none; None: nothing of ours is written."""
         self.http11 = http11
         self.close_after_response = last or not http11
@@ -123,49 +123,51 @@ class ResponseWriter:
             lines += b"Request-Id: %b\r\n" % self.request_id
         return lines
 
-    def set_body(self, answer: head_parser.ResponseHead) -> Body:
-        """The body of `answer`, which is relayed from now on."""
-        if answer.bodyless:
+    def set_body(self, response: head_parser.ResponseHead) -> Body:
+        """The body of `response`, which is relayed from now on."""
+        if response.bodyless:
             self.body = LengthBody(0)
             self._mode = _Mode.SPLICE
-        elif answer.chunked:
+        elif response.chunked:
             self.body = ChunkedBody(decode=not self.http11)
             self._mode = _Mode.SPLICE if self.http11 else _Mode.RAW
-        elif answer.length is not None:
-            self.body = LengthBody(answer.length)
+        elif response.length is not None:
+            self.body = LengthBody(response.length)
             # A stream that breaks off must have room for an error; else a length stays one.
-            if not self.begun and not answer.events:
+            if not self.begun and not response.events:
                 self._mode = _Mode.SPLICE
         else:
             self.body = CloseDelimitedBody()
-        if answer.events:
+        if response.events:
             self._stream_end = StreamEnd(self.dialect)
             self.body.follow(self._stream_end)
         return self.body
 
-    def read_body(self, answer: head_parser.ResponseHead) -> Body:
-        """The body of an answer that is not relayed but read: its content alone."""
+    def read_body(self, response: head_parser.ResponseHead) -> Body:
+        """The body of a response that is not relayed but read: its content alone."""
         self.body = self._stream_end = None
         self._mode = _Mode.WRAP if self.http11 else _Mode.RAW
-        if answer.bodyless:
+        if response.bodyless:
             return LengthBody(0)
-        if answer.chunked:
+        if response.chunked:
             return ChunkedBody(decode=True)
-        return CloseDelimitedBody() if answer.length is None else LengthBody(answer.length)
+        return CloseDelimitedBody() if response.length is None else LengthBody(response.length)
 
-    def head(self, answer: head_parser.ResponseHead) -> bytes:
-        """The head of a relayed answer; `set_body` came before."""
-        self.status = answer.status
-        self.events = answer.events
+    def head(self, response: head_parser.ResponseHead) -> bytes:
+        """The head of a relayed response; `set_body` came before."""
+        self.status = response.status
+        self.events = response.events
         spliced = self._mode is _Mode.SPLICE
-        wrapped = self._mode is _Mode.WRAP or (spliced and answer.chunked and not answer.bodyless)
+        wrapped = self._mode is _Mode.WRAP or (
+            spliced and response.chunked and not response.bodyless
+        )
         lines = _CHUNKED_LINE if wrapped else b""
         if self.close_after_response:
             lines += _CLOSE_LINE
         return header_rules.client_head(
-            answer,
+            response,
             framing=lines,
-            length=spliced and not answer.chunked and answer.status != 204,
+            length=spliced and not response.chunked and response.status != 204,
             extra=self.extra,
         )
 
@@ -200,12 +202,12 @@ class ResponseWriter:
     def closing(self) -> bytes:
         """The end of a stream that said it was whole, and whose framing broke off after that.
 
-        Raises Unfinished.
+        Raises CannotContinue.
         """
         return self._event(None) + self._last()
 
     def gateway_error(self, problem: GatewayError, *, date: bytes) -> bytes:
-        """End with an error of ours, in the form that is still possible.  Raises Unfinished."""
+        """End with an error of ours, in the form that is still possible.  Raises CannotContinue."""
         if self.begun:
             return self.error_event(errors.envelope(problem))
         text = errors.body(errors.envelope(problem), self.dialect)
@@ -215,7 +217,7 @@ class ResponseWriter:
         )
 
     def complete_response(self, status: int, text: bytes, fields: bytes, *, date: bytes) -> bytes:
-        """A whole answer of ours."""
+        """A whole response of ours."""
         self.status = status
         head = b"HTTP/1.1 %d %b\r\nServer: hearth\r\nDate: %b\r\nContent-Length: %d\r\n" % (
             status,
@@ -232,7 +234,7 @@ class ResponseWriter:
         return self.complete_response(502, text, b"Content-Type: application/json\r\n", date=date)
 
     def error_event(self, error: ErrorBody) -> bytes:
-        """End a begun answer by an event.  Raises Unfinished where it is no stream of events."""
+        """End a begun response by an event.  Raises CannotContinue where it is no stream."""
         if not self.events:
             raise CannotContinue
         return self._event(error) + self._last()

@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 from hearth.proxy.errors import Dialect
 
-# Each begins with a literal, which `re` looks for quickly: a last event may hold a whole answer.
+# Each begins with a literal, which `re` looks for quickly: a last event may hold a whole response.
 _DONE = re.compile(rb"data:[ ]?\[DONE\][ \t]*[\r\n]")
 _DONE_AT_END = (b"data: [DONE]", b"data:[DONE]")
 _ERROR_LINE = re.compile(rb'data:[ ]?\{\s*"error"\s*:\s*[{"]')

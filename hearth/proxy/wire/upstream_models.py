@@ -86,7 +86,7 @@ class UpstreamModels:
 
     def max_model_len(self, backend: Backend) -> int | NotAsked | None:
         """How many tokens its model takes in all, where it tells; NOT_ASKED: not asked yet, or
-        without an answer some time ago."""
+        without a response some time ago."""
         asked_at, names = self._lists.get(backend.uid, (float("-inf"), ()))
         if not names:
             asked_at = max(asked_at, self._learnt_at.get(backend.uid, asked_at))
@@ -99,9 +99,11 @@ class UpstreamModels:
         fields = {"Authorization": authorization} if authorization else {}
         try:
             with anyio.fail_after(_ASK_LIMIT_S):
-                async with self._session.get(url, headers=fields, allow_redirects=False) as answer:
-                    text = await answer.content.read(_LIST_BYTES)
-                    while len(text) < _LIST_BYTES and (more := await answer.content.readany()):
+                async with self._session.get(
+                    url, headers=fields, allow_redirects=False
+                ) as response:
+                    text = await response.content.read(_LIST_BYTES)
+                    while len(text) < _LIST_BYTES and (more := await response.content.readany()):
                         text += more
             return msgspec.json.decode(text, type=_Models).data
         except (aiohttp.ClientError, OSError, TimeoutError, msgspec.DecodeError):

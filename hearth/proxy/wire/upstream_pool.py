@@ -33,7 +33,7 @@ Address = tuple[str, int]
 class Caller(Protocol):
     """Who wants a connection."""
 
-    def connected(self, link: UpstreamConnection) -> None:
+    def connected(self, connection: UpstreamConnection) -> None:
         """Here it is; called within `acquire`, where one is idle."""
         ...
 
@@ -59,7 +59,7 @@ class _Address:
 
 
 class UpstreamPool:
-    """All links of one gateway."""
+    """All upstream connections of one gateway."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class UpstreamPool:
         limit: int = 1 << 20,
     ) -> None:
         """`spawn(main)` runs a coroutine for as long as the gateway serves.  `limit`: of so many
-        links none stays idle where another is to be made."""
+        connections none stays idle where another is to be made."""
         self._deadlines = deadlines
         self._spawn = spawn
         self._connect_timeout_s = connect_timeout_s
@@ -82,69 +82,71 @@ class UpstreamPool:
 
     def acquire(self, address: Address, caller: Caller, *, fresh: bool = False) -> None:
         """Exactly one of the caller's methods is called, unless it leaves before."""
-        site = self._addresses.get(address)
-        if site is None:
-            site = self._addresses[address] = _Address()
+        entry = self._addresses.get(address)
+        if entry is None:
+            entry = self._addresses[address] = _Address()
         if not fresh:
-            link = self._idle(site)
-            if link is not None:
-                caller.connected(link)
+            connection = self._idle(entry)
+            if connection is not None:
+                caller.connected(connection)
                 return
-        site.waiting[caller] = fresh
-        if site.dialing < min(DIALS, len(site.waiting)):
-            site.dialing += 1
-            self._spawn(lambda: self._dial(address, site))
+        entry.waiting[caller] = fresh
+        if entry.dialing < min(DIALS, len(entry.waiting)):
+            entry.dialing += 1
+            self._spawn(lambda: self._dial(address, entry))
 
     def cancel(self, address: Address, caller: Caller) -> None:
         """Its request is over: a connection that comes for it stays for the next one."""
-        site = self._addresses.get(address)
-        if site is not None:
-            site.waiting.pop(caller, None)
+        entry = self._addresses.get(address)
+        if entry is not None:
+            entry.waiting.pop(caller, None)
 
     def opened(self) -> None:
-        """A link has its connection."""
+        """A connection is open."""
         self._open += 1
 
     def ended(self) -> None:
-        """A link's connection is gone."""
+        """A connection is gone."""
         self._open -= 1
 
-    def release(self, link: UpstreamConnection) -> None:
-        """A link whose answer is whole: for who waits, or for later."""
-        link.idle_since = self._deadlines.time()
-        site = self._addresses.setdefault(link.address, _Address())
-        for caller, fresh in site.waiting.items():
+    def release(self, connection: UpstreamConnection) -> None:
+        """A connection whose response is whole: for who waits, or for later."""
+        connection.idle_since = self._deadlines.time()
+        entry = self._addresses.setdefault(connection.address, _Address())
+        for caller, fresh in entry.waiting.items():
             if not fresh:
-                del site.waiting[caller]
-                caller.connected(link)
+                del entry.waiting[caller]
+                caller.connected(connection)
                 return
-        self._keep(site, link)
+        self._keep(entry, connection)
 
-    def remove(self, link: UpstreamConnection) -> None:
-        """An idle link ended."""
-        site = self._addresses.get(link.address)
-        if site is not None and link in site.idle:
-            site.idle.remove(link)
+    def remove(self, connection: UpstreamConnection) -> None:
+        """An idle connection ended."""
+        entry = self._addresses.get(connection.address)
+        if entry is not None and connection in entry.idle:
+            entry.idle.remove(connection)
 
     def drop_idle(self, host: str) -> None:
         """Nothing listens at this address any more: abort what is idle there."""
-        for (site_host, _), site in self._addresses.items():
-            if site_host == host:
-                links, site.idle = site.idle, []
-                for link in links:
-                    link.abort()
+        for (entry_host, _), entry in self._addresses.items():
+            if entry_host == host:
+                connections, entry.idle = entry.idle, []
+                for connection in connections:
+                    connection.abort()
 
     def on_deadline(self, now: float) -> None:
         """Close what was idle for too long."""
         self.deadline = NEVER
-        for address, site in tuple(self._addresses.items()):
-            fresh = [link for link in site.idle if now - link.idle_since < KEEPALIVE_S]
-            for link in site.idle[: len(site.idle) - len(fresh)]:
-                link.close()
-            site.idle = fresh
+        for address, entry in tuple(self._addresses.items()):
+            fresh = [
+                connection for connection in entry.idle if now - connection.idle_since < KEEPALIVE_S
+            ]
+            for connection in entry.idle[: len(entry.idle) - len(fresh)]:
+                connection.close()
+            entry.idle = fresh
             if fresh:
                 self.deadline = now + _LOOK_EVERY_S
-            elif not site.waiting and not site.dialing:
+            elif not entry.waiting and not entry.dialing:
                 del self._addresses[address]
         if self.deadline is NEVER:
             self._deadlines.remove(self)
@@ -155,61 +157,61 @@ class UpstreamPool:
         self._deadlines.remove(self)
 
     def __len__(self) -> int:
-        """Idle links."""
-        return sum(len(site.idle) for site in self._addresses.values())
+        """Idle connections."""
+        return sum(len(entry.idle) for entry in self._addresses.values())
 
     def _close_idle(self) -> bool:
         """Whether there was any."""
         closed = False
-        for site in self._addresses.values():
-            for link in site.idle:
-                link.close()
+        for entry in self._addresses.values():
+            for connection in entry.idle:
+                connection.close()
                 closed = True
-            site.idle = []
+            entry.idle = []
         return closed
 
-    def _idle(self, site: _Address) -> UpstreamConnection | None:
-        while site.idle:
-            link = site.idle.pop()
-            if link.closing:
+    def _idle(self, entry: _Address) -> UpstreamConnection | None:
+        while entry.idle:
+            connection = entry.idle.pop()
+            if connection.closing:
                 continue
-            if self._deadlines.time() - link.idle_since < KEEPALIVE_S:
-                return link
-            link.close()
+            if self._deadlines.time() - connection.idle_since < KEEPALIVE_S:
+                return connection
+            connection.close()
         return None
 
-    def _keep(self, site: _Address, link: UpstreamConnection) -> None:
-        site.idle.append(link)
+    def _keep(self, entry: _Address, connection: UpstreamConnection) -> None:
+        entry.idle.append(connection)
         if self.deadline is NEVER:
             self.deadline = self._deadlines.time() + _LOOK_EVERY_S
             self._deadlines.add(self)
 
-    async def _dial(self, address: Address, site: _Address) -> None:
+    async def _dial(self, address: Address, entry: _Address) -> None:
         try:
             # Not for who is being dialled for already.
-            while site.dialing <= len(site.waiting):
+            while entry.dialing <= len(entry.waiting):
                 try:
-                    link = await self._connect(address)
+                    connection = await self._connect(address)
                 except OSError as error:
                     if error.errno not in _EXHAUSTED:
                         # They all want the same address: it is as unreachable for the others.
-                        callers, site.waiting = tuple(site.waiting), {}
+                        callers, entry.waiting = tuple(entry.waiting), {}
                         for caller in callers:
                             caller.unreachable()
-                    elif site.waiting:
+                    elif entry.waiting:
                         # Who came last: a connection that is given back serves the others.
                         self._tell(address, error)
-                        site.waiting.popitem()[0].exhausted()
+                        entry.waiting.popitem()[0].exhausted()
                     continue
-                if site.waiting:
-                    caller = next(iter(site.waiting))
-                    del site.waiting[caller]
-                    caller.connected(link)
+                if entry.waiting:
+                    caller = next(iter(entry.waiting))
+                    del entry.waiting[caller]
+                    caller.connected(connection)
                 else:
-                    link.idle_since = self._deadlines.time()
-                    self._keep(site, link)
+                    connection.idle_since = self._deadlines.time()
+                    self._keep(entry, connection)
         finally:
-            site.dialing -= 1
+            entry.dialing -= 1
 
     async def _connect(self, address: Address) -> UpstreamConnection:
         """Raises OSError."""
@@ -226,14 +228,14 @@ class UpstreamPool:
     async def _connect_once(self, address: Address) -> UpstreamConnection:
         loop = asyncio.get_running_loop()
         with running_time.fail_after(self._connect_timeout_s):
-            transport, link = await loop.create_connection(
+            transport, connection = await loop.create_connection(
                 lambda: UpstreamConnection(self, address), *address
             )
         tcp_keepalive.enable(transport.get_extra_info("socket"), gone_after_s=tcp_keepalive.PEER_S)
-        if link.closing:
+        if connection.closing:
             # Taken and closed at once: nothing was sent, as if it had not been taken.
             raise ConnectionResetError
-        return link
+        return connection
 
     def _tell(self, address: Address, error: OSError) -> None:
         now = self._deadlines.time()
