@@ -4,6 +4,7 @@ import gzip
 import json
 import threading
 import zlib
+from collections.abc import Callable
 from dataclasses import replace
 
 import anyio
@@ -154,7 +155,7 @@ async def test_what_was_not_read_is_called_what_it_was_called():
 
 # Compressed bodies
 
-CODERS = {
+CODERS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "X-GZip": gzip.compress,
     "deflate": zlib.compress,

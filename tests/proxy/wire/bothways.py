@@ -9,6 +9,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -41,7 +42,7 @@ _WINDOW = 20_000
 class Pipe:
     """A transport, and the peer at its other end; as asyncio's, which calls back later."""
 
-    def __init__(self, protocol: asyncio.BaseProtocol) -> None:
+    def __init__(self, protocol: Any) -> None:
         self.loop = asyncio.get_running_loop()
         self.protocol = protocol
         self.data = b""
@@ -95,7 +96,7 @@ class Pipe:
                 if not self.protocol.eof_received():
                     self.close()
             elif isinstance(self.protocol, asyncio.BufferedProtocol):
-                buffer = self.protocol.get_buffer(-1)
+                buffer: Any = self.protocol.get_buffer(-1)
                 size = min(len(buffer), len(what))
                 buffer[:size] = what[:size]
                 if size < len(what):
@@ -466,7 +467,7 @@ class World:
             raise ConnectionResetError
         return link
 
-    async def _probe(self, host: str, question: object) -> str | None:
+    async def _probe(self, host: str, question: Any) -> str | None:
         await asyncio.sleep(0)
         return None if self.up[question.port - 1] else "connection refused"
 
@@ -788,7 +789,7 @@ class World:
         )
 
 
-def _hurts(data: bytes) -> None:
+def _hurts(data: object) -> None:
     raise ValueError("a defect")
 
 
@@ -801,7 +802,11 @@ async def differences(steps: list[Step]) -> str:
     views: list[list[tuple[Step, tuple]]] = []
     for short in (True, False):
         view: list[tuple[Step, tuple]] = []
-        await World(short=short).play(steps, lambda step, seen, v=view: v.append((step, seen)))
+
+        def look(step: Step, seen: tuple, view: list = view) -> None:
+            view.append((step, seen))
+
+        await World(short=short).play(steps, look)
         views.append(view)
         left = view[-1][1][1]
         if left[: len(NOTHING)] != NOTHING:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import anyio
 import pytest
@@ -35,6 +36,10 @@ class Somebody:
     def abort(self) -> None: ...
 
 
+def somebody() -> Any:
+    return Somebody()
+
+
 @pytest.mark.parametrize(
     ("data", "found"),
     [
@@ -50,7 +55,7 @@ class Somebody:
 async def test_a_request_to_a_sleeping_service(data, found):
     async with stage() as s:
         s.put()
-        taken = take(s.gateway._parts, Somebody(), data)
+        taken = take(s.gateway._parts, somebody(), data)
         assert taken == found if isinstance(found, int) else isinstance(taken, found)
         assert asleep(s)
         if isinstance(taken, Exchange):
@@ -64,7 +69,7 @@ async def test_a_request_to_a_sleeping_service(data, found):
 async def test_a_request_to_one_that_runs_goes_the_short_way():
     async with backend.running() as server, stage() as s:
         s.put(pod(server))
-        taken = take(s.gateway._parts, Somebody(), request())
+        taken = take(s.gateway._parts, somebody(), request())
         assert isinstance(taken, Exchange)
         assert taken.slot is not None
         taken.cut()
@@ -73,9 +78,9 @@ async def test_a_request_to_one_that_runs_goes_the_short_way():
 async def test_whoever_has_no_key_or_no_room_is_looked_at_closely():
     async with stage(replace(CONFIG, body_budget_bytes=len(DATA) - 1)) as s:
         s.put()
-        assert take(s.gateway._parts, Somebody(), request()) == 0
+        assert take(s.gateway._parts, somebody(), request()) == 0
         s.put(authentication=KeyRef(secret="keys", key="api"))
-        assert take(s.gateway._parts, Somebody(), request()) == 0
+        assert take(s.gateway._parts, somebody(), request()) == 0
         assert asleep(s)
         assert s.gateway.buffered_bytes == 0
 

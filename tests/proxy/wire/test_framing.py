@@ -158,7 +158,7 @@ def test_a_body_that_ends_with_its_connection():
 class Noted:
     """Remembers what it was shown."""
 
-    marks = (b"stop",)
+    marks: tuple[bytes, ...] = (b"stop",)
 
     def __init__(self) -> None:
         self.data: list[bytes] = []

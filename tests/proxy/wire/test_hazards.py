@@ -62,9 +62,9 @@ class Fragile(Transport):
         self.text = text
         self.lost = False
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | bytearray | memoryview) -> None:
         super().write(data)
-        if self.text in data and not self.lost:
+        if self.text in bytes(data) and not self.lost:
             self.lost = True
             assert isinstance(self.protocol, asyncio.BaseProtocol)
             self.protocol.connection_lost(ConnectionResetError())

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import anyio
 import anyio.lowlevel
@@ -85,7 +86,7 @@ class Caller:
 @asynccontextmanager
 async def pool(
     kind: type[UpstreamPool] = UpstreamPool, *, connect_timeout_s: float = 3, **more
-) -> AsyncIterator[UpstreamPool]:
+) -> AsyncIterator[Any]:
     nursery = BackgroundTasks()
     sweep = Deadlines(asyncio.get_running_loop())
     made = kind(sweep, nursery.spawn, connect_timeout_s=connect_timeout_s, **more)
