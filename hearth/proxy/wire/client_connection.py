@@ -204,7 +204,7 @@ class ClientConnection(asyncio.Protocol):
         try:
             taken = take(self.parts, self, data)
         except Exception:
-            logger.exception("request failed")
+            logger.exception("fast path failed")
             self.abort()
             return True
         if not isinstance(taken, int):
@@ -237,7 +237,7 @@ class ClientConnection(asyncio.Protocol):
             while self._step():
                 pass
         except Exception:
-            logger.exception("request failed")
+            logger.exception("client connection failed")
             if self.exchange is not None:
                 self.exchange.internal_error()
             self.abort()
@@ -302,7 +302,7 @@ class ClientConnection(asyncio.Protocol):
         except GatewayError as error:
             problem = error
         except Exception:
-            logger.exception("request failed")
+            logger.exception("key check failed")
             problem = error_messages.internal_error()
         if self.exchange is not exchange:
             return

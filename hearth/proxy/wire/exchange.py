@@ -444,7 +444,8 @@ class Exchange:
         try:
             head, self._raw = head_parser.read_response(data)
         except head_parser.Malformed as error:
-            logger.warning("backend does not speak HTTP", extra={"reason": str(error)})
+            about = {**self._names(), "error": str(error)}
+            logger.warning("upstream does not speak HTTP", extra=about)
             if self.upstream is not None:
                 self.upstream.abort()
             self.upstream_closed(clean=False, untaken=False)

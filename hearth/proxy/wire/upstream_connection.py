@@ -9,7 +9,7 @@ from hearth.host_port import authority
 from hearth.proxy.wire import delivery
 from hearth.proxy.wire.framing import ChunkedBody
 
-log = logging.getLogger(__name__)
+logger = logging.getLogger(__name__)
 
 Piece = bytes | bytearray | memoryview
 
@@ -224,7 +224,7 @@ class UpstreamConnection(asyncio.Protocol):
     def _log_defect(self) -> None:
         """Within the handling of the exception."""
         extra = {"endpoint": authority(*self.address)}
-        log.exception("upstream connection failed", extra=extra)
+        logger.exception("upstream connection failed", extra=extra)
 
     def _untaken(self, *, fin: bool) -> bool:
         if self._transport is None or self._heard:
