@@ -9,8 +9,8 @@ from hearth.proxy.wire.deadlines import NEVER, Deadlines
 
 
 class Item:
-    def __init__(self, sweep: Deadlines, due: float, act=None) -> None:
-        self.sweep, self.deadline, self.act = sweep, due, act
+    def __init__(self, deadlines: Deadlines, due: float, act=None) -> None:
+        self.deadlines, self.deadline, self.act = deadlines, due, act
         self.times = 0
         self.called = anyio.Event()
 
@@ -23,12 +23,12 @@ class Item:
             self.act(self)
 
 
-def sweep() -> Deadlines:
+def deadlines() -> Deadlines:
     return Deadlines(asyncio.get_running_loop())
 
 
 async def test_what_is_due_is_called_and_what_is_not_is_left_alone():
-    s = sweep()
+    s = deadlines()
     due, later, gone = Item(s, s.time()), Item(s, NEVER), Item(s, s.time())
     for item in (due, later, gone):
         s.add(item)
@@ -41,7 +41,7 @@ async def test_what_is_due_is_called_and_what_is_not_is_left_alone():
 
 
 async def test_it_stops_with_nothing_to_watch_and_begins_again():
-    s = sweep()
+    s = deadlines()
     for _ in range(2):
         item = Item(s, s.time(), s.remove)
         s.add(item)
@@ -51,7 +51,7 @@ async def test_it_stops_with_nothing_to_watch_and_begins_again():
 
 
 async def test_ten_thousand_due_at_once_do_not_stall_the_loop():
-    s = sweep()
+    s = deadlines()
     turns = 0
     items = [Item(s, s.time()) for _ in range(10_000)]
     for item in items:
@@ -70,7 +70,7 @@ async def test_ten_thousand_due_at_once_do_not_stall_the_loop():
 
 
 async def test_who_is_forgotten_by_another_that_is_due_is_not_called():
-    s = sweep()
+    s = deadlines()
     second = Item(s, s.time())
     first = Item(s, s.time(), lambda _: s.remove(second))
     third = Item(s, s.time())
@@ -84,7 +84,7 @@ async def test_one_that_fails_does_not_stop_the_others(caplog):
     def fail(item: Item) -> None:
         raise ValueError("a defect")
 
-    s = sweep()
+    s = deadlines()
     bad, good = Item(s, s.time(), fail), Item(s, s.time())
     s.add(bad)
     s.add(good)
