@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy import cors, error_messages, errors
+from hearth.proxy import cors, error_messages, errors, request_ids
 from hearth.proxy.errors import Dialect, ErrorCode, GatewayError
 from hearth.proxy.observer import Outcome, RequestDetails
 from hearth.proxy.routing import api_paths, auth, model_ids
@@ -16,10 +16,10 @@ from hearth.proxy.routing.api_keys import ApiKeys
 from hearth.proxy.routing.endpoint_queue import shutting_down
 from hearth.proxy.routing.hosts import OneService, Scope
 from hearth.proxy.routing.router import no_model
-from hearth.proxy.wire import aiohttp_bridge, head_parser, request_ids
+from hearth.proxy.routing.upstream_models import NotAsked
+from hearth.proxy.wire import aiohttp_bridge, head_parser
 from hearth.proxy.wire.head_cache import cross_site
 from hearth.proxy.wire.shared import Shared
-from hearth.proxy.wire.upstream_models import NotAsked
 from hearth.routes import Route
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,9 @@ from hearth.proxy import errors
 from hearth.proxy.app import App
 from hearth.proxy.background import BackgroundTasks
 from hearth.proxy.body.body_budget import BodyBudget
+from hearth.proxy.client_limit import ClientLimit
 from hearth.proxy.config import GatewayConfig
+from hearth.proxy.listener import BACKLOG, Listener
 from hearth.proxy.observer import NoObserver, Observer, RequestDetails
 from hearth.proxy.routing.api_keys import ApiKeys, ReadSecret
 from hearth.proxy.routing.endpoint_queue import EndpointQueue
@@ -26,16 +28,14 @@ from hearth.proxy.routing.engine_keys import EngineKeys
 from hearth.proxy.routing.load_balancer import LoadBalancer
 from hearth.proxy.routing.readiness_prober import ReadinessProber
 from hearth.proxy.routing.router import Router
+from hearth.proxy.routing.upstream_models import UpstreamModels
 from hearth.proxy.routing.usable_endpoints import UsableEndpoints
 from hearth.proxy.wire import foreign_protocols
 from hearth.proxy.wire.aiohttp_bridge import BridgeConnection, BridgeRequest
 from hearth.proxy.wire.client_connection import ClientConnection
-from hearth.proxy.wire.client_limit import ClientLimit
 from hearth.proxy.wire.deadlines import Deadlines
 from hearth.proxy.wire.head_cache import HeadCache
-from hearth.proxy.wire.listener import BACKLOG, Listener
 from hearth.proxy.wire.shared import Shared
-from hearth.proxy.wire.upstream_models import UpstreamModels
 from hearth.proxy.wire.upstream_pool import UpstreamPool
 from hearth.routes import RouteTable
 

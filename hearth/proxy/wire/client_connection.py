@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from hearth.proxy import error_messages
+from hearth.proxy import client_limit, error_messages
 from hearth.proxy.errors import GatewayError
-from hearth.proxy.wire import client_limit, first_bytes, foreign_protocols, head_parser
+from hearth.proxy.wire import first_bytes, foreign_protocols, head_parser
 from hearth.proxy.wire.client_transport import ClientTransport
 from hearth.proxy.wire.connection_state import ConnectionState
 from hearth.proxy.wire.deadlines import NEVER

@@ -36,8 +36,9 @@ from hearth.proxy.errors import ERROR_STATUSES, ErrorBody, ErrorCode, GatewayErr
 from hearth.proxy.observer import BodyBytes, Outcome, RequestDetails
 from hearth.proxy.routing import admission, api_paths, load_balancer
 from hearth.proxy.routing.endpoint_queue import EndpointSlot, shutting_down
+from hearth.proxy.routing.upstream_models import NotAsked
 from hearth.proxy.routing.usable_endpoints import Availability
-from hearth.proxy.wire import endings, head_parser
+from hearth.proxy.wire import head_parser, response_relay
 from hearth.proxy.wire.deadlines import NEVER
 from hearth.proxy.wire.head_cache import ResponseTemplate, cors_lines
 from hearth.proxy.wire.plain_request import PlainRequest
@@ -47,7 +48,6 @@ from hearth.proxy.wire.response_writer import CannotContinue, ResponseWriter
 from hearth.proxy.wire.shared import Shared
 from hearth.proxy.wire.states import Client, ExchangeState
 from hearth.proxy.wire.upstream_connection import UpstreamConnection
-from hearth.proxy.wire.upstream_models import NotAsked
 from hearth.routes import Backend, ColdStart
 
 logger = logging.getLogger(__name__)
@@ -502,12 +502,13 @@ class Exchange:
         link, self.upstream = self.upstream, None
         relay = self._relay
         if relay is None:
-            match endings.after_loss(untaken=untaken, reused=link is not None and link.reused):
-                case endings.AfterLoss.DIAL:
+            reused = link is not None and link.reused
+            match response_relay.after_loss(untaken=untaken, reused=reused):
+                case response_relay.AfterLoss.DIAL:
                     self._connect(fresh=True)
-                case endings.AfterLoss.WAIT:
+                case response_relay.AfterLoss.WAIT:
                     self.unreachable()
-                case endings.AfterLoss.FAIL:
+                case response_relay.AfterLoss.FAIL:
                     self._broken_off()
             return
         out = relay.end(clean=clean)

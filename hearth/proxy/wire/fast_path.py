@@ -5,12 +5,12 @@ from typing import Protocol
 from hearth.demand import QueueFull
 from hearth.proxy.body import body_fields
 from hearth.proxy.errors import GatewayError
+from hearth.proxy.routing.upstream_models import NotAsked
 from hearth.proxy.wire.exchange import Exchange
 from hearth.proxy.wire.head_cache import RequestTemplate, match
 from hearth.proxy.wire.plain_request import PlainRequest
 from hearth.proxy.wire.shared import Shared
 from hearth.proxy.wire.states import Client
-from hearth.proxy.wire.upstream_models import NotAsked
 
 
 class PlainClient(Client, Protocol):

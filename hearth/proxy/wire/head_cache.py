@@ -15,7 +15,7 @@ from hearth.proxy.config import GatewayConfig
 from hearth.proxy.routing import api_paths, auth
 from hearth.proxy.routing.hosts import Scope
 from hearth.proxy.routing.model_ids import find
-from hearth.proxy.wire import endings, head_parser, header_rules
+from hearth.proxy.wire import head_parser, header_rules, response_relay
 from hearth.proxy.wire.response_writer import ResponseWriter
 
 _LENGTH = re.compile(rb"\r\n[Cc]ontent-[Ll]ength: (0|[1-9][0-9]{0,8})\r\n")
@@ -114,7 +114,7 @@ class ResponseTemplate:
         self.after = after
         self.keep_alive = head.keep_alive
         self.status = head.status
-        self.outcome = endings.outcome_of(head.status)
+        self.outcome = response_relay.outcome_of(head.status)
 
 
 class ResponseTemplates:

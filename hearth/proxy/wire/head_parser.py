@@ -4,8 +4,8 @@ import re
 
 import httptools
 
+from hearth.proxy import request_ids
 from hearth.proxy.errors import ErrorCode, GatewayError
-from hearth.proxy.wire import request_ids
 
 MAX_HEAD_BYTES = 64 * 1024
 MAX_FIELDS = 128

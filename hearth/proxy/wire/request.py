@@ -15,11 +15,11 @@ from hearth.proxy.body.body_budget import BufferedBody
 from hearth.proxy.routing import api_paths, auth
 from hearth.proxy.routing.endpoint_queue import shutting_down
 from hearth.proxy.routing.hosts import OneService, Scope
+from hearth.proxy.routing.upstream_models import NotAsked
 from hearth.proxy.wire import head_parser, header_rules
 from hearth.proxy.wire.head_cache import RequestTemplate, cross_site
 from hearth.proxy.wire.shared import Shared
 from hearth.proxy.wire.upstream_connection import Piece
-from hearth.proxy.wire.upstream_models import NotAsked
 from hearth.routes import Backend, Route
 
 logger = logging.getLogger(__name__)

@@ -5,7 +5,7 @@ from enum import Enum, auto
 from hearth.proxy import errors
 from hearth.proxy.errors import ErrorBody, ErrorCode
 from hearth.proxy.observer import Outcome
-from hearth.proxy.wire import endings, head_parser
+from hearth.proxy.wire import head_parser
 from hearth.proxy.wire.framing import ChunkedBody, CloseDelimitedBody, FramingError
 from hearth.proxy.wire.response_writer import CannotContinue, ResponseWriter
 
@@ -65,7 +65,7 @@ class ResponseRelay:
         """Whether the first byte of the body, or its end, is here."""
         self.state = RelayState.OPEN
         self.error: ErrorBody | None = None
-        self.outcome: str = endings.outcome_of(response.status)
+        self.outcome: str = outcome_of(response.status)
 
     @property
     def bodyless(self) -> bool:
@@ -125,7 +125,7 @@ class ResponseRelay:
         if not body.ended:
             return out
         response = self._response
-        if endings.is_complete(
+        if is_complete(
             must_end=self._must_end,
             status=response.status,
             events=response.events,
@@ -188,3 +188,36 @@ class ResponseRelay:
             self.error = errors.from_ok_response(text)
             self.outcome = ErrorCode.UPSTREAM_ERROR
         self.state = RelayState.NO_STREAM if self.error is None else RelayState.REPLACED
+
+
+class AfterLoss(Enum):
+    """What becomes of a request whose connection ended before the head of a response."""
+
+    FAIL = auto()
+    """It may have run: it is never sent again, neither here nor elsewhere."""
+    DIAL = auto()
+    """It goes to the same endpoint, on a connection made for it."""
+    WAIT = auto()
+    """The endpoint takes no connections: it waits for one that does."""
+
+
+def after_loss(*, untaken: bool, reused: bool) -> AfterLoss:
+    """`untaken`: the endpoint cannot have had the request.  `reused`: the connection carried
+    another before, so its end says nothing of the endpoint."""
+    if not untaken:
+        return AfterLoss.FAIL
+    return AfterLoss.DIAL if reused else AfterLoss.WAIT
+
+
+def outcome_of(status: int) -> Outcome:
+    """Of a response relayed whole."""
+    return Outcome.UPSTREAM_STATUS if status >= 400 else Outcome.OK
+
+
+def is_complete(*, must_end: bool, status: int, events: bool, whole: bool) -> bool:
+    """Whether a body whose framing ended is the whole response.
+
+    Engines that die may still end the chunked body: only its own last event says that a stream is
+    whole (`whole`).  `must_end`: its API has one.
+    """
+    return whole or not (must_end and events and status == 200)

@@ -6,9 +6,9 @@ from http import HTTPStatus
 
 from hearth.proxy import errors
 from hearth.proxy.errors import Dialect, ErrorBody, GatewayError
+from hearth.proxy.request_ids import RequestIds
 from hearth.proxy.wire import framing, head_parser, header_rules
 from hearth.proxy.wire.framing import Body, ChunkedBody, CloseDelimitedBody, LengthBody
-from hearth.proxy.wire.request_ids import RequestIds
 from hearth.proxy.wire.stream_end import StreamEnd
 
 HEARTBEAT = b": heartbeat\n"

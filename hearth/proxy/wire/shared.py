@@ -9,18 +9,18 @@ import anyio
 from hearth.demand import DemandTable
 from hearth.proxy.background import Job
 from hearth.proxy.body.body_budget import BodyBudget
+from hearth.proxy.client_limit import ClientLimit, Idling
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.observer import Observer
+from hearth.proxy.request_ids import RequestIds
 from hearth.proxy.routing.endpoint_queue import EndpointQueue
 from hearth.proxy.routing.engine_keys import EngineKeys
 from hearth.proxy.routing.load_balancer import LoadBalancer
 from hearth.proxy.routing.router import Router
+from hearth.proxy.routing.upstream_models import UpstreamModels
 from hearth.proxy.routing.usable_endpoints import UsableEndpoints
-from hearth.proxy.wire.client_limit import ClientLimit, Idling
 from hearth.proxy.wire.deadlines import Deadlines
 from hearth.proxy.wire.head_cache import HeadCache
-from hearth.proxy.wire.request_ids import RequestIds
-from hearth.proxy.wire.upstream_models import UpstreamModels
 from hearth.proxy.wire.upstream_pool import UpstreamPool
 from hearth.routes import RouteTable
 

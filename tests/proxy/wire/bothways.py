@@ -18,11 +18,11 @@ from hearth.demand import DemandTable
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.gateway import Gateway
 from hearth.proxy.routing.hosts import HostTable
+from hearth.proxy.routing.upstream_models import Model
 from hearth.proxy.wire.client_connection import ClientConnection
 from hearth.proxy.wire.connection_state import ConnectionState
 from hearth.proxy.wire.shared import Running
 from hearth.proxy.wire.upstream_connection import UpstreamConnection
-from hearth.proxy.wire.upstream_models import Model
 from hearth.routes import Backend, ColdStart, KeyRef, Route, RouteTable
 from tests.proxy.stage import CHAT, HOST, KEY, SHARED, Record
 from tests.proxy.wire.transports import Kernel

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from hearth.proxy.body.body_budget import BodyBudget, BufferedBody
+from hearth.proxy.routing.upstream_models import NotAsked
 from hearth.proxy.wire.head_parser import RequestHead
 from hearth.proxy.wire.request import Request
-from hearth.proxy.wire.upstream_models import NotAsked
 from hearth.routes import Backend
 from tests.proxy.stage import CHAT
 

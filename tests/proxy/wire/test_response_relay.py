@@ -4,7 +4,7 @@ import pytest
 
 from hearth.proxy.errors import ErrorCode
 from hearth.proxy.observer import Outcome
-from hearth.proxy.wire import head_parser
+from hearth.proxy.wire import head_parser, response_relay
 from hearth.proxy.wire.response_relay import RelayState, ResponseRelay
 from hearth.proxy.wire.response_writer import ResponseWriter
 
@@ -220,3 +220,40 @@ def test_an_answer_without_a_length_may_be_empty():
     out = r.end(clean=True)
     assert out.startswith(b"HTTP/1.1 200 OK") and out.endswith(LAST)
     assert r.state is RelayState.COMPLETE
+
+
+@pytest.mark.parametrize(
+    ("untaken", "reused", "following"),
+    [
+        (False, False, response_relay.AfterLoss.FAIL),
+        (False, True, response_relay.AfterLoss.FAIL),
+        (True, True, response_relay.AfterLoss.DIAL),
+        (True, False, response_relay.AfterLoss.WAIT),
+    ],
+)
+def test_only_what_nobody_can_have_processed_goes_again(untaken, reused, following):
+    assert response_relay.after_loss(untaken=untaken, reused=reused) is following
+
+
+@pytest.mark.parametrize(
+    ("must_end", "status", "events", "whole", "complete"),
+    [
+        (True, 200, True, True, True),
+        (True, 200, True, False, False),
+        (True, 400, True, False, True),
+        (True, 200, False, False, True),
+        (False, 200, True, False, True),
+    ],
+)
+def test_a_stream_is_whole_when_it_says_so(must_end, status, events, whole, complete):
+    found = response_relay.is_complete(must_end=must_end, status=status, events=events, whole=whole)
+    assert found == complete
+
+
+def test_outcomes():
+    assert [response_relay.outcome_of(s) for s in (200, 399, 400, 503)] == [
+        Outcome.OK,
+        Outcome.OK,
+        Outcome.UPSTREAM_STATUS,
+        Outcome.UPSTREAM_STATUS,
+    ]

@@ -7,8 +7,8 @@ import pytest
 
 from hearth.proxy import errors
 from hearth.proxy.errors import Dialect, ErrorCode, GatewayError
+from hearth.proxy.request_ids import RequestIds
 from hearth.proxy.wire import framing, head_parser
-from hearth.proxy.wire.request_ids import RequestIds
 from hearth.proxy.wire.response_writer import HEARTBEAT, CannotContinue, ResponseWriter
 
 LATE = GatewayError(ErrorCode.ACTIVATION_TIMEOUT, "later")

@@ -10,7 +10,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
-from hearth.proxy.wire import listener
+from hearth.proxy import listener
 from hearth.proxy.wire.client_connection import ClientConnection
 from tests import hanging
 from tests.conftest import require
@@ -84,7 +84,7 @@ async def test_field_case_91_who_says_nothing_is_told_when_its_time_is_over():
             while len(s.gateway._parts.connections) < 2:
                 await anyio.lowlevel.checkpoint()
             for front in tuple(s.gateway._parts.connections):
-                if front.state.name == "SURPLUS":
+                if isinstance(front, ClientConnection) and front.state.name == "SURPLUS":
                     front.on_deadline(s.gateway._parts.deadlines.time() + 3600)
             await told(s, silent)
 

@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable, Sequence
 
 from hearth.proxy.background import Job
-from hearth.proxy.wire.client_limit import ClientLimit
+from hearth.proxy.client_limit import ClientLimit
 
 logger = logging.getLogger(__name__)
 

@@ -4,8 +4,8 @@ import logging
 
 import pytest
 
-from hearth.proxy.wire import client_limit
-from hearth.proxy.wire.client_limit import ClientLimit
+from hearth.proxy import client_limit
+from hearth.proxy.client_limit import ClientLimit
 from hearth.proxy.wire.deadlines import NEVER
 from tests.proxy.stage import Record
 

@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 
 from hearth.api.meta import ServiceKey
-from hearth.proxy.wire.upstream_models import NotAsked, UpstreamModels
+from hearth.proxy.routing.upstream_models import NotAsked, UpstreamModels
 from hearth.routes import Backend
 from tests.proxy import backend
 from tests.proxy.backend import Conn

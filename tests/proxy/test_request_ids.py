@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from hearth.proxy.wire.request_ids import RequestIds, sane
+from hearth.proxy.request_ids import RequestIds, sane
 
 
 def test_each_is_another_one():
