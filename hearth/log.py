@@ -6,6 +6,7 @@ import sys
 import time
 from typing import TextIO
 
+from hearth.api.meta import rfc3339_milli
 from hearth.line_writer import LineWriter
 
 _QUIET = {"asyncio": logging.WARNING, "grpclib": logging.WARNING, "hpack": logging.WARNING,
@@ -31,8 +32,7 @@ class _Text(logging.Formatter):
 class _Json(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03}Z",
+            "time": rfc3339_milli(record.created),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),

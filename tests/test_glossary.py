@@ -127,13 +127,6 @@ def test_no_class_or_module_says_nothing():
     assert found == []
 
 
-def test_a_logger_is_called_logger():
-    """One name, and one for each module."""
-    made = re.compile(r"^(\w+)(?::[^=]+)? = logging\.getLogger\((.*)\)$", re.MULTILINE)
-    found = {call for path in files("hearth") for call in made.findall(path.read_text())}
-    assert found == {("logger", "__name__")}
-
-
 @pytest.mark.parametrize("folder", OLD_CLASSES)
 def test_old_classes_do_not_come_back(folder):
     names = set().union(*map(classes_in, files(folder)))

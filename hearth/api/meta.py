@@ -2,6 +2,7 @@
 
 import datetime
 import re
+import time
 from decimal import Decimal
 from typing import Any, NamedTuple, Self
 
@@ -262,6 +263,12 @@ def rfc3339(moment: datetime.datetime | float) -> str:
 def rfc3339_micro(moment: datetime.datetime | float) -> str:
     """The same as a MicroTime: six digits."""
     return _utc(moment).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def rfc3339_milli(unix_s: float) -> str:
+    """Unix seconds as log lines have them: UTC, three digits (cut off)."""
+    whole, milli = divmod(int(unix_s * 1000), 1000)
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{milli:03}Z"
 
 
 def unix_s(timestamp: str) -> float:

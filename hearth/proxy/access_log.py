@@ -8,7 +8,7 @@ import json
 import time
 from collections.abc import Callable
 
-from hearth.api.meta import ServiceKey
+from hearth.api.meta import ServiceKey, rfc3339_milli
 from hearth.host_port import authority
 from hearth.proxy.errors import ErrorCode
 from hearth.proxy.observer import Observer, RequestDetails
@@ -78,7 +78,7 @@ def line(
         model = f"{model[:MODEL_CHARS]}..."
     text = json.dumps(
         {
-            "time": _utc(now),
+            "time": rfc3339_milli(now),
             "service": None if key is None else str(key),
             "model": model,
             "status": status or None,
@@ -94,9 +94,3 @@ def line(
     )
     # The one control character that JSON does not escape.
     return text.replace("\x7f", "\\u007f")
-
-
-def _utc(seconds: float) -> str:
-    """Seconds since 1970 in UTC, to the millisecond."""
-    whole, fraction = divmod(int(seconds * 1000), 1000)
-    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{fraction:03}Z"

@@ -164,3 +164,7 @@ def test_a_condition_keeps_its_time_until_its_status_changes():
     assert meta.transition_time(before, "True", now="new") == "old"
     assert meta.transition_time(before, "False", now="new") == "new"
     assert meta.transition_time({}, "True", now="new") == "new"
+
+
+def test_times_of_log_lines_have_three_digits():
+    assert meta.rfc3339_milli(1796122678.9994) == "2026-12-01T10:57:58.999Z"
