@@ -85,7 +85,7 @@ class Close(Exception):
 Handler = Callable[[Conn], Awaitable[None]]
 
 LOOPBACK = "127.0.0.1"
-"""Where servers and gateways are; test_on_ipv6 has them elsewhere."""
+"""Where servers and gateways are; behaviour/test_ipv6.py has them elsewhere."""
 
 
 def delta(text: str) -> bytes:

@@ -5,12 +5,12 @@ import pytest
 from tests import hanging
 from tests.loopback import needs_ipv6
 from tests.proxy import backend
+
+# ruff: noqa: F403 - each test of these runs here, too
+from tests.proxy.behaviour.test_client_disconnects import *
 from tests.proxy.behaviour.test_cold_start import *
 from tests.proxy.behaviour.test_endpoint_failures import *
 from tests.proxy.stage import pod, stage
-
-# ruff: noqa: F403 - each test of these runs here, too
-from tests.proxy.test_clients import *
 
 pytestmark = needs_ipv6
 
