@@ -354,10 +354,8 @@ def read_response(data: bytes) -> tuple[ResponseHead | None, bytes]:
             return None, data
         head = parse_response(data[:end])
         data = data[end:]
-        if head.status >= 200:
+        if head.status >= 200:  # never 101, which the parser takes for an upgrade and refuses
             return head, data
-        if head.status == 101:
-            raise Malformed("an upgrade that nobody asked for")
 
 
 def to_error(malformed: Malformed) -> GatewayError:

@@ -260,11 +260,22 @@ def test_a_head_without_end_is_called_too_large():
     assert str(head_parser.MAX_HEAD_BYTES) in told.message
 
 
-def test_an_upgrade_that_nobody_asked_for_is_no_answer():
-    with pytest.raises(Malformed, match="upgrade"):
-        head_parser.parse_response(
-            answer(b"Connection: upgrade", b"Upgrade: h2c", status=b"101 Switching Protocols")
-        )
+@pytest.mark.parametrize(
+    "lines",
+    [
+        (b"Connection: upgrade", b"Upgrade: h2c"),
+        (b"Connection: upgrade",),
+        (b"Upgrade: h2c",),
+        (b"Content-Length: 0",),
+        (),
+    ],
+)
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
+def test_an_upgrade_that_nobody_asked_for_is_no_response(lines, version):
+    data = answer(*lines, status=b"101 Switching Protocols", version=version)
+    for read in (head_parser.parse_response, head_parser.read_response):
+        with pytest.raises(Malformed, match=r"[Uu]pgrade"):
+            read(data)
 
 
 def test_a_clients_id_of_its_request_is_kept_where_it_is_one():
