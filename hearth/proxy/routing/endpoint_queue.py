@@ -9,7 +9,7 @@ from typing import Protocol
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandTable
 from hearth.proxy import error_messages
-from hearth.proxy.errors import ErrorCode, GatewayError
+from hearth.proxy.errors import ERROR_STATUSES, ErrorCode, GatewayError
 from hearth.proxy.routing import admission, retry_after
 from hearth.proxy.routing.load_balancer import LoadBalancer
 from hearth.proxy.routing.retry_after import RetryAfterEstimate
@@ -120,10 +120,38 @@ class EndpointQueue:
             )
         self._on_change(route.key)
 
-    def told_to_retry(self, key: ServiceKey, *, retry_after_s: float) -> None:
-        """A client was told when to come again: until then, and a moment longer, the service stays
-        wanted, ready or not."""
-        self._demand.promise(key, seconds=retry_after_s + self._margin_s)
+    def begin_waiting(self, route: Route, *, passive: bool) -> None:
+        """A request has no slot: see to it that there will be one.
+
+        `passive`: it starts nothing.  Raises what is answered at once.
+        """
+        decision = self.decide(route)
+        if passive and not isinstance(decision, admission.Wait | admission.Refuse):
+            raise self.starts_nothing(route.key)
+        match decision:
+            case admission.Hold():
+                self.begin_activation(route)
+            case admission.Reject(problem):
+                self.begin_activation(route)
+                raise self.told_to_retry(route.key, problem)
+            case admission.Refuse(problem):
+                raise problem
+            case _:
+                pass
+
+    def starts_nothing(self, key: ServiceKey) -> GatewayError:
+        """What a passive request hears for which there is no endpoint, or no free one."""
+        if self._endpoints.usable(key):
+            return error_messages.all_busy(key)
+        retry_after_s = self.retry_after_s(key) if self.is_wanted(key) else None
+        return error_messages.not_an_inference_request(key, retry_after_s)
+
+    def told_to_retry(self, key: ServiceKey, problem: GatewayError) -> GatewayError:
+        """`problem`, which a client is told.  Where it says when to come again to a service that
+        starts, that stays wanted until then, and a moment longer, ready or not."""
+        if problem.retry_after_s is not None and ERROR_STATUSES[problem.code].starting:
+            self._demand.promise(key, seconds=problem.retry_after_s + self._margin_s)
+        return problem
 
     def decide(self, route: Route) -> admission.Decision:
         """What becomes of a request that has no place."""

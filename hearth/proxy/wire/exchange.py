@@ -25,14 +25,14 @@ or relaying byte by byte, needs is made when it is needed, by `request` and `res
 import functools
 import logging
 from collections.abc import Callable
-from typing import Concatenate, NoReturn, ParamSpec
+from typing import Concatenate, ParamSpec
 
 from hearth.api.meta import ServiceKey
 from hearth.demand import DemandClaim, QueueFull
 from hearth.host_port import authority
 from hearth.proxy import error_messages
 from hearth.proxy.body.body_budget import BufferedBody
-from hearth.proxy.errors import ERROR_STATUSES, ErrorBody, ErrorCode, GatewayError
+from hearth.proxy.errors import ErrorBody, ErrorCode, GatewayError
 from hearth.proxy.observer import BodyBytes, Outcome, RequestDetails
 from hearth.proxy.routing import admission, api_paths, load_balancer
 from hearth.proxy.routing.endpoint_queue import EndpointSlot, shutting_down
@@ -236,14 +236,17 @@ class Exchange:
         self.service = route.key
         self.stream = request.stream
         self.passive = request.passive
-        self.run()
+        self._admit()
 
-    @guarded
     def run(self) -> None:
-        """Be admitted, and be sent or wait."""
+        """Be sent, where it has a slot; else be admitted first."""
         if self.slot is not None:
             self._connect()
-            return
+        else:
+            self._admit()
+
+    @guarded
+    def _admit(self) -> None:
         parts, key = self._parts, self.service
         self.activation_deadline = self.began_at + _CHECK_S
         if not self.passive:
@@ -278,7 +281,7 @@ class Exchange:
 
     def _wait_for_endpoint(self) -> None:
         """Wait, and see to it that there will be one."""
-        self._wake()
+        self._parts.queue.begin_waiting(self.request.route(), passive=self.passive)
         self._slot_at = NEVER
         activation = self._parts.queue
         if not self.waited:
@@ -293,24 +296,6 @@ class Exchange:
         slot = activation.enqueue(self.service, self)
         if slot is not None:
             self._use(slot)
-
-    def _wake(self) -> None:
-        """Where there is no endpoint: start one, and raise what is answered at once."""
-        route = self.request.route()
-        activation = self._parts.queue
-        decision = activation.decide(route)
-        if self.passive and not isinstance(decision, admission.Wait | admission.Refuse):
-            raise self._starts_none()
-        match decision:
-            case admission.Hold():
-                activation.begin_activation(route)
-            case admission.Reject(problem):
-                activation.begin_activation(route)
-                self._send_away(problem)
-            case admission.Refuse(problem):
-                raise problem
-            case _:
-                pass
 
     def _show_life(self) -> None:
         self.heartbeat_s = self.request.route().heartbeat_s
@@ -328,11 +313,12 @@ class Exchange:
     @guarded
     def waiting_ended(self, problem: GatewayError) -> None:
         """Waiting has no use any more."""
+        queue = self._parts.queue
         if self.passive:
-            raise self._starts_none()
+            raise queue.starts_nothing(self.service)
         if problem.code is ErrorCode.COLD_START:
-            self._parts.queue.begin_activation(self.request.route())
-        self._send_away(problem)
+            queue.begin_activation(self.request.route())
+        raise queue.told_to_retry(self.service, problem)
 
     def _use(self, slot: EndpointSlot) -> None:
         self.slot = slot
@@ -382,13 +368,22 @@ class Exchange:
 
     def _connect(self, *, fresh: bool = False) -> None:
         self.state = ExchangeState.CONNECTING
-        self._parts.pool.acquire(self._address(), self, fresh=fresh)
+        assert self.slot is not None
+        backend = self.slot.backend
+        self._parts.pool.acquire((backend.host, backend.port), self, fresh=fresh)
 
     # The pool's side
 
-    @guarded
     def connected(self, link: UpstreamConnection) -> None:
         """There is a connection to the endpoint."""
+        try:
+            self._send(link)
+        except Exception:
+            # `guarded` would do the same; a warm request passes here, so there is no detour.
+            self.log_defect()
+            self.internal_error()
+
+    def _send(self, link: UpstreamConnection) -> None:
         assert self.slot is not None
         self.upstream = link
         self.state = ExchangeState.AWAITING
@@ -652,11 +647,12 @@ class Exchange:
         self.deadline = min(self.heartbeat_at, self.state_deadline)
 
     def _late(self, now: float) -> None:
+        queue = self._parts.queue
         match self.state:
             case ExchangeState.WAITING if self.passive:
-                raise self._starts_none()
+                raise queue.starts_nothing(self.service)
             case ExchangeState.WAITING:
-                self._send_away(self._parts.queue.timeout_error(self.service))
+                raise queue.told_to_retry(self.service, queue.timeout_error(self.service))
             case ExchangeState.BACKOFF:
                 self._wait_for_endpoint()
             case ExchangeState.AWAITING | ExchangeState.RELAYING if self.paused:
@@ -722,18 +718,22 @@ class Exchange:
         self._finish(outcome)
 
     def _finish_plain(self, plain: PlainRequest, kind: ResponseTemplate, body: memoryview) -> None:
-        parts, link, key = self._parts, self.upstream, self.service
-        assert link is not None
+        # As `_close` and `_finish` would do it: a warm request ends here, without a detour.
+        parts, link, slot, key = self._parts, self.upstream, self.slot, self.service
+        assert link is not None and slot is not None and self.demand_claim is not None
         # Before the write: it may say at once that the client takes no more, or is gone.
         self.state = ExchangeState.DONE
         self.upstream = None
+        parts.deadlines.remove(self)
         self._drop_body()
         self.write(b"".join((kind.before, b"%d" % len(body), kind.after, body)))
         link.finish(keep=kind.keep_alive)
-        self._count_head()
+        if not self._head_counted:
+            parts.balancer.succeeded(slot.backend.uid)
         if self.waited:
             parts.observer.waited(key, seconds=self._slot_at - self.began_at)
-        self._close()
+        slot.release()
+        self.demand_claim.release()
         now = self._first_byte_at = parts.deadlines.time()
         parts.observer.first_byte(key, seconds=now - self.began_at)
         outcome = Outcome.CLIENT_CANCELLED if self._client_gone else kind.outcome
@@ -815,21 +815,6 @@ class Exchange:
             self._plain.drop_body(self._parts.budget)
 
     # Errors and log lines
-
-    def _starts_none(self) -> GatewayError:
-        if self._parts.endpoints.usable(self.service):
-            return error_messages.all_busy(self.service)
-        activation = self._parts.queue
-        starting = activation.is_wanted(self.service)
-        return error_messages.not_an_inference_request(
-            self.service, activation.retry_after_s(self.service) if starting else None
-        )
-
-    def _send_away(self, problem: GatewayError) -> NoReturn:
-        """Whoever is told when to come again will find the service wanted."""
-        if problem.retry_after_s is not None and ERROR_STATUSES[problem.code].starting:
-            self._parts.queue.told_to_retry(self.service, retry_after_s=problem.retry_after_s)
-        raise problem
 
     def _note_id(self, head: head_parser.ResponseHead) -> None:
         """The early 200 bears ours: the engine's own is for whoever reads both logs."""

@@ -86,6 +86,11 @@ class Waiter:
         self.world.got.append((self.name, problem.code))
 
 
+def cold(retry_after_s: float | None) -> GatewayError:
+    """What a client is told that comes to a service which starts."""
+    return GatewayError(ErrorCode.COLD_START, "m", retry_after_s=retry_after_s)
+
+
 def test_the_first_endpoint_releases_everybody_in_order():
     w = World()
     for name in "abc":
@@ -348,7 +353,7 @@ def test_field_case_c1_one_of_two_that_is_checked_is_no_wait():
 def test_field_case_c4_who_was_told_when_to_come_finds_it_wanted():
     w = World()
     w.activation.begin_activation(w.route)
-    w.activation.told_to_retry(KEY, retry_after_s=w.activation.retry_after_s(KEY))
+    w.activation.told_to_retry(KEY, cold(w.activation.retry_after_s(KEY)))
     w.now = 2
     w.put("p")
     w.now = 68
@@ -406,7 +411,7 @@ def test_a_pod_that_goes_is_forgotten_when_its_last_answer_ends():
 
 def test_field_case_c4_a_client_may_be_late_though_the_grace_is_short():
     w = World(ready_grace_s=0.2)
-    w.activation.told_to_retry(KEY, retry_after_s=3)
+    w.activation.told_to_retry(KEY, cold(3))
     w.put("p")
     w.now = 7.9
     assert w.demand.demand(KEY) == 1
@@ -421,8 +426,66 @@ def test_field_case_c14_it_goes_on_as_long_as_it_says():
     problem = w.activation.timeout_error(KEY)
     assert problem.retry_after_s == 5
     assert "It goes on starting for another 15 s" in problem.message
-    w.activation.told_to_retry(KEY, retry_after_s=problem.retry_after_s)
+    assert w.activation.told_to_retry(KEY, problem) is problem
     w.now = 314
     assert w.demand.demand(KEY) == 1
     w.now = 315
     assert w.demand.demand(KEY) == 0
+
+
+@pytest.mark.parametrize(
+    ("problem", "wanted"),
+    [
+        (cold(3), True),
+        (GatewayError(ErrorCode.QUEUE_FULL, "m", retry_after_s=3), False),
+    ],
+)
+def test_field_case_c4_only_a_service_that_starts_stays_wanted(problem, wanted):
+    w = World()
+    assert w.activation.told_to_retry(KEY, problem) is problem
+    w.put("p")
+    w.now = 1
+    assert w.demand.demand(KEY) == wanted
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "leased"),
+    [
+        ({}, None, True),
+        ({"cold_start": ColdStart.REJECT}, ErrorCode.COLD_START, True),
+        ({"rejection": SpecRejection(reason="Render", message="bad")}, ErrorCode.SERVICE_DEGRADED,
+         False),
+    ],
+)  # fmt: skip
+def test_waiting_begins_a_start_or_ends_at_once(fields, code, leased):
+    w = World()
+    w.put(**fields)
+    if code is None:
+        w.activation.begin_waiting(w.route, passive=False)
+    else:
+        with pytest.raises(GatewayError) as told:
+            w.activation.begin_waiting(w.route, passive=False)
+        assert told.value.code is code
+    assert w.demand.leased(KEY) == leased
+
+
+def test_waiting_for_a_busy_endpoint_starts_nothing():
+    w = World()
+    w.put("p", max_in_flight=1)
+    w.activation.begin_waiting(w.route, passive=False)
+    w.endpoints.response_broke(KEY, w.route.backends[0])
+    w.activation.begin_waiting(w.route, passive=True)
+    assert not w.demand.leased(KEY)
+
+
+@pytest.mark.parametrize("leased", [False, True])
+def test_a_passive_request_starts_nothing_and_is_told_so(leased):
+    w = World()
+    if leased:
+        w.activation.begin_activation(w.route)
+    with pytest.raises(GatewayError) as told:
+        w.activation.begin_waiting(w.route, passive=True)
+    assert (told.value.retry_after_s is not None) == leased
+    assert w.demand.leased(KEY) == leased
+    w.put("p")
+    assert w.activation.starts_nothing(KEY).code is ErrorCode.OVERLOADED
