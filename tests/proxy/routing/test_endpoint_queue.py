@@ -440,7 +440,7 @@ def test_field_case_c14_it_goes_on_as_long_as_it_says():
         (GatewayError(ErrorCode.QUEUE_FULL, "m", retry_after_s=3), False),
     ],
 )
-def test_field_case_c4_only_a_service_that_starts_stays_wanted(problem, wanted):
+def test_only_a_service_that_starts_stays_wanted(problem, wanted):
     w = World()
     assert w.activation.told_to_retry(KEY, problem) is problem
     w.put("p")
