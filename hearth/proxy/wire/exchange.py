@@ -431,7 +431,7 @@ class Exchange:
                 if len(data) == begin + size:
                     self._finish_plain(plain, kind, memoryview(data)[begin:])
                     return
-                if len(data) == begin and not raw:
+                if len(data) == begin and not raw and not self.waited:
                     # Engines write their heads first.
                     self._raw = data
                     self._count_head()

@@ -65,6 +65,9 @@ ONCE: dict[str, list[Step]] = {
         ask(0), answer(0), ("later", 11), ask(0), ask(1), ("rotate",), ("later", 11), ask(0),
         answer(0), ask(0), answer(0),
     ],
+    "a request that waited, whose response begins with its head alone": [
+        ("route", "none"), ask(0), ONE, answer(0, cut="head"), ("later", 1), ask(0), answer(0),
+    ],
     "a kept connection that died": [ONE, ask(0), answer(0), ("break", 0), ask(0), answer(0)],
 }  # fmt: skip
 
