@@ -1,4 +1,4 @@
-"""Every error of ours as clients see it: code, status, type, words, and how it is written.
+"""Every error of ours as clients see it: code, status, type, and how it is written.
 
 One table for both forms: the same GatewayError is a status with a JSON body before our first byte,
 and one event of an open stream after it.

@@ -60,8 +60,8 @@ def decide(
     | none         | no                   | no      | reject    | Reject cold_start          |
     | none         | no                   | no      | keepalive | Hold                       |
 
-    `retry_after_s`: the estimate of when to come back.  `brief`: see `ended`.  `probe`: what a pod
-    goes on answering to the readiness request.
+    `retry_after_s`: the estimate of when to come back.  `brief`: see `final_error`.  `probe`: what
+    a pod goes on answering to the readiness request.
     """
     if availability is Availability.USABLE:
         return Forward()

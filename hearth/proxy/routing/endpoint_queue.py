@@ -178,11 +178,11 @@ class EndpointQueue:
         return None if backend is None else self.acquire(key, backend)
 
     def peek(self, key: ServiceKey) -> Backend | None:
-        """Where `take` would give a place; nothing is taken, so no turn is lost."""
+        """Where `try_acquire` would give a slot; nothing is acquired, so no turn is lost."""
         return None if self._waiters.get(key) else self._pick(key)
 
     def acquire(self, key: ServiceKey, backend: Backend) -> EndpointSlot:
-        """The place that `free` has just named."""
+        """The slot that `peek` has just named."""
         self._balancer.start(backend.uid)
         self._in_flight[key] = self._in_flight.get(key, 0) + 1
         return EndpointSlot(self, key, backend)

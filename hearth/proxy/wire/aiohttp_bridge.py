@@ -1,7 +1,7 @@
 """Requests for a model that came on a connection of the aiohttp application.
 
-A connection that was handed over stays there, so the application serves what `Front` serves: it
-reads the body, and the answer goes to the transport as `Front`'s does.
+A connection that was handed over stays there, so the application serves what
+`ClientConnection` serves: it reads the body, and the response goes to the transport as there.
 """
 
 import asyncio
@@ -90,7 +90,7 @@ class BridgeRequest(web.BaseRequest):
 
 
 def head(request: web.BaseRequest) -> head_parser.RequestHead:
-    """The request's head as `Front` would see it.  Raises Malformed."""
+    """The request's head as `ClientConnection` would see it.  Raises Malformed."""
     claimed = request.claimed if isinstance(request, BridgeRequest) else request.version
     if claimed not in ((1, 1), (1, 0)):
         raise head_parser.wrong_version()
@@ -129,6 +129,11 @@ async def serve(
             held.drop()
             exchange.response.close_after_response |= not request.content.at_eof()
             exchange.fail(problem)
+        except Exception:
+            held.drop()
+            exchange.log_defect()
+            exchange.response.close_after_response = True
+            exchange.internal_error()
         else:
             exchange.start(held)
         await guest.wait_done()

@@ -19,10 +19,10 @@ class HasDeadline(Protocol):
     """What waits for a moment."""
 
     deadline: float
-    """When (the loop's clock) `expired` is to be called, up to one period late."""
+    """When (the loop's clock) `on_deadline` is to be called, up to one period late."""
 
     def on_deadline(self, now: float) -> None:
-        """Act, and set the next `due`."""
+        """Act, and set the next `deadline`."""
         ...
 
 

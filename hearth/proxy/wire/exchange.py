@@ -165,7 +165,7 @@ class Exchange:
         """Its number in the order of arrival; kept when it must wait again."""
         self.idle_s = 0.0
         self.began_at = self._slot_at = self.activation_deadline = parts.deadlines.time()
-        """`deadline`: until when it may wait."""
+        """`activation_deadline`: until when it may wait for an endpoint."""
         self.state_deadline = self.heartbeat_at = self.deadline = self.heartbeat_s = NEVER
         parts.running.add(self)
 
@@ -173,7 +173,7 @@ class Exchange:
 
     @property
     def request(self) -> Request:
-        """Of a plain one it is made when something is in its way."""
+        """Of a plain one it is made on first use: when it must wait, or be sent again."""
         if self._request is None:
             assert self._plain is not None
             self._request = self._plain.to_request(self._parts)
@@ -181,7 +181,7 @@ class Exchange:
 
     @property
     def response(self) -> ResponseWriter:
-        """Of a plain one it is made when the response is not remembered either."""
+        """Of a plain one it is made on first use; from then on `received` parses what comes."""
         if self._response is None:
             assert self._plain is not None
             self._response = _response_to(self._plain.template.head, self._parts)
@@ -378,8 +378,10 @@ class Exchange:
         """There is a connection to the endpoint."""
         try:
             self._send(link)
+        except GatewayError as problem:
+            self.fail(problem)
         except Exception:
-            # `guarded` would do the same; a warm request passes here, so there is no detour.
+            # As `guarded` does it; a warm request passes here, so there is no detour.
             self.log_defect()
             self.internal_error()
 

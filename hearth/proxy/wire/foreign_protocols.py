@@ -1,4 +1,7 @@
-"""Who does not speak HTTP/1.1 to us, and the words for it.  No I/O."""
+"""TLS, HTTP/2 and the PROXY protocol on the plain port: what they are told.  No I/O.
+
+WebSocket is HTTP/1.1 at first: it is rejected in `app`.
+"""
 
 from collections.abc import Callable
 

@@ -120,7 +120,7 @@ class ChunkedBody:
         self._marks = noting.marks
 
     def feed(self, data: bytes) -> bytes:
-        """What may be passed on.  Raises Misframed."""
+        """What may be passed on.  Raises FramingError."""
         if self.is_single_chunk(data):
             return data[data.index(_CRLF) + 2 : -2] if self._decode else data
         return self._feed(data)
@@ -190,7 +190,7 @@ class ChunkedBody:
         return data if at == size else data[:at]
 
     def complete_with(self, text: bytes, *, closing: bytes = b"") -> bytes:
-        """How `text` goes on a body that breaks off here; raises Misframed where it cannot.
+        """How `text` goes on a body that breaks off here; raises FramingError where it cannot.
 
         An open chunk is filled first: with a comment, where `text` is too short for it.  `closing`
         ends the line that has begun, so it stands before the comment.

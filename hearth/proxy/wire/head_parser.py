@@ -350,7 +350,7 @@ def read_response(data: bytes) -> tuple[ResponseHead | None, bytes]:
         end = data.find(b"\r\n\r\n") + 4
         if end < 4:
             if len(data) > MAX_HEAD_BYTES:
-                raise too_long()
+                raise Malformed("a head that is too long")
             return None, data
         head = parse_response(data[:end])
         data = data[end:]

@@ -47,6 +47,7 @@ def upstream_fields(
 ) -> bytes:
     """The fields a backend is told, but Host and the length.
 
+    Remembered with the head: what differs from request to request is added where it is sent.
     `json`: the body was read as JSON, so it is called that, whatever its sender says.
     `authenticated`: the gateway checked the key, so the backend must not see it.
     """

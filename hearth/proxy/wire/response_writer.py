@@ -1,4 +1,4 @@
-"""The one response to one request as bytes, before and after its first one.  No I/O."""
+"""The one response to one request as bytes: heads, heartbeats, errors, the end.  No I/O."""
 
 import re
 from enum import Enum, auto

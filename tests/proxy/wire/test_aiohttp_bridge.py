@@ -12,6 +12,7 @@ import pytest
 
 from hearth.proxy.wire import head_parser
 from hearth.proxy.wire.framing import ChunkedBody, FramingError, LengthBody
+from hearth.proxy.wire.request import Request
 from hearth.proxy.wire.states import ExchangeState
 from tests import hanging
 from tests.proxy import backend
@@ -371,3 +372,20 @@ async def test_an_answer_is_in_our_version_of_http(line, told, guest):
         assert answer.startswith(told)
         if b" 400 " in told:
             assert b"\r\nConnection: close\r\n" in answer
+
+
+async def test_a_defect_before_the_body_is_told_and_counted_once(monkeypatch, caplog):
+    def defect(*args, **options):
+        raise ValueError("a defect")
+
+    async with stage() as s:
+        s.put()
+        async with connected(s, guest=True) as client:
+            before = len(s.record.ends)
+            monkeypatch.setattr(Request, "check_head", defect)
+            await client.stream.send(INNER)
+            assert b"internal_error" in await client.rest()
+        assert s.record.outcomes[before:] == ["internal_error"]
+        assert s.gateway.buffered_bytes == 0
+        assert not s.gateway._parts.running
+    assert "a defect" in caplog.text

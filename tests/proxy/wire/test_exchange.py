@@ -1,14 +1,17 @@
 """The states of an exchange: what happens is what its table says, and all of that happens."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from hearth.proxy.wire import exchange
+from hearth.proxy.wire import connection_state, exchange
 from hearth.proxy.wire.exchange import Exchange
 from hearth.proxy.wire.states import ExchangeState
 from tests.proxy.wire import bothways
 from tests.proxy.wire.bothways import World
+
+ROOT = Path(__file__).parents[3]
 
 Transitions = set[tuple[ExchangeState, ExchangeState]]
 
@@ -62,3 +65,10 @@ async def test_random_scripts_take_the_ways_of_the_table(seen):
         await World(short=seed % 3 > 0).play(bothways.script(seed), lambda step, view: None)
     assert seen <= table()
     assert len(seen) > 12
+
+
+@pytest.mark.parametrize("module", [exchange, connection_state])
+def test_the_tables_are_drawn_in_the_docs(module):
+    drawn = (ROOT / "docs/architecture.md").read_text()
+    rows = [line for line in (module.__doc__ or "").splitlines() if line.startswith("|")]
+    assert "\n".join(rows) in drawn
