@@ -148,7 +148,7 @@ async def _tick(stall: "Synchronized[float]") -> None:
 class _Pods(asyncio.Protocol):
     """Every pod's connections: health as it is set, one short answer to each request."""
 
-    def __init__(self, world: "_World") -> None:
+    def __init__(self, world: "_ColdServices") -> None:
         self._world = world
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -191,7 +191,7 @@ class _Channel(Channel):
         return protocol
 
 
-class _World:
+class _ColdServices:
     def __init__(self) -> None:
         self.well: set[int] = set()
         self.said: dict[int, float] = {}
@@ -210,7 +210,7 @@ class _World:
 
 
 async def _measure(samples: int, burst: int, stall: "Synchronized[float]") -> Figures:
-    world = _World()
+    world = _ColdServices()
     pods = await asyncio.get_running_loop().create_server(lambda: _Pods(world), "127.0.0.1", POD)
     channel = _Channel("127.0.0.1", SCALER)
     stub = externalscaler_grpc.ExternalScalerStub(channel)
@@ -257,7 +257,7 @@ async def _measure(samples: int, burst: int, stall: "Synchronized[float]") -> Fi
 
 
 async def _burst(
-    world: _World, number: int, burst: int, stall: "Synchronized[float]"
+    world: _ColdServices, number: int, burst: int, stall: "Synchronized[float]"
 ) -> dict[str, float]:
     clients = []
     for _ in range(burst):
@@ -277,7 +277,7 @@ async def _burst(
 async def _follow(
     stub: externalscaler_grpc.ExternalScalerStub,
     number: int,
-    world: _World,
+    world: _ColdServices,
     channel: "_Channel",
     *,
     task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,

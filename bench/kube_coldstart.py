@@ -21,7 +21,7 @@ from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.kube import cluster as kube
 from tests.kubernetes.release import HOME, IMAGE, Release
-from tests.kubernetes.world import World, kubectl
+from tests.kubernetes.world import ClusterFixture, kubectl
 from tests.lifecycle import harness
 
 LIMITS = {"push_ms": 10.0, "healthy_to_forward_ms": 60.0, "first_token_s": 3.0}
@@ -37,7 +37,7 @@ async def run() -> list[Round]:
         await kube.connect() as cluster,
         aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True)) as session,
     ):
-        world = World(cluster)
+        world = ClusterFixture(cluster)
         hearth = Release(world, session)
         async with world.namespace(HOME):
             await hearth.install(log={"level": "debug", "format": "json"})

@@ -58,7 +58,7 @@ class Count:
 
 
 @dataclass
-class World:
+class ScalerFixture:
     """The tables, the server, and a client that speaks to it."""
 
     time: VirtualTime
@@ -118,13 +118,13 @@ def tricks() -> frozenset[grpc_fast_path.Trick]:
 
 
 @pytest.fixture
-async def world(tricks: frozenset[grpc_fast_path.Trick]) -> AsyncIterator[World]:
+async def world(tricks: frozenset[grpc_fast_path.Trick]) -> AsyncIterator[ScalerFixture]:
     time, count = VirtualTime(), Count()
     demand, routes = DemandTable(linger_s=30, clock=time.clock), RouteTable()
     server = ScalerServer(
         demand, routes, observer=count, clock=time.clock, sleep=time.sleep, tricks=tricks
     )
-    world = World(time=time, demand=demand, routes=routes, count=count, server=server)
+    world = ScalerFixture(time=time, demand=demand, routes=routes, count=count, server=server)
     _, world.port = await server.start("127.0.0.1", 0)
     server.gate.open()
     yield world

@@ -75,7 +75,7 @@ class Counting(LocalCluster):
 
 
 @dataclass
-class World:
+class ScalingFixture:
     time: VirtualTime
     cluster: Counting
     demand: DemandTable
@@ -132,12 +132,12 @@ class World:
 
 
 @asynccontextmanager
-async def world(*, keda: bool) -> AsyncIterator[World]:
+async def world(*, keda: bool) -> AsyncIterator[ScalingFixture]:
     time, cluster, routes = VirtualTime(), Counting(), RouteTable()
     demand = DemandTable(linger_s=30, clock=time.clock)
     scaler = ScalerServer(demand, routes, clock=time.clock, sleep=time.sleep)
     scaler.gate.open()
-    made = World(time, cluster, demand, routes, scaler, Installed(keda))
+    made = ScalingFixture(time, cluster, demand, routes, scaler, Installed(keda))
     deployments = Informer(cluster, kinds.DEPLOYMENT)
     deployments.listen(made.changed)
     async with anyio.create_task_group() as tasks:

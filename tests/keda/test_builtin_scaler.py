@@ -15,7 +15,7 @@ from hearth.keda import builtin_scaler
 from hearth.keda.builtin_scaler import BuiltinScaler
 from hearth.routes import Route
 from tests.cluster.local.keda.scaling import replicas
-from tests.keda.scaled import BOUNDS, KEY, World, settle, world
+from tests.keda.scaled import BOUNDS, KEY, ScalingFixture, settle, world
 
 POLL_S, HPA_S = 16.0, 15.0
 OTHER = ServiceKey("ai", "code")
@@ -23,7 +23,7 @@ ASLEEP = Route(key=KEY, uid="u", created=0, phase="ScaledToZero", scale=BOUNDS)
 
 
 @asynccontextmanager
-async def at_work(*, keda: bool = False) -> AsyncIterator[tuple[World, BuiltinScaler]]:
+async def at_work(*, keda: bool = False) -> AsyncIterator[tuple[ScalingFixture, BuiltinScaler]]:
     async with world(keda=keda) as of:
         scaler = BuiltinScaler(
             of.cluster,

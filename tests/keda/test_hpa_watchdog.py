@@ -14,7 +14,7 @@ from hearth.keda import hpa_watchdog
 from hearth.keda.hpa_watchdog import HpaWatchdog, desired_replicas
 from hearth.routes import Route
 from tests import hanging
-from tests.keda.scaled import BOUNDS, KEY, World, settle, world
+from tests.keda.scaled import BOUNDS, KEY, ScalingFixture, settle, world
 
 AFTER_S = 60.0
 SOME = Route(
@@ -27,7 +27,7 @@ SOME = Route(
 
 
 @dataclasses.dataclass
-class Bench(World):
+class Bench(ScalingFixture):
     """A world in which this watchdog is at work."""
 
     told: list[tuple[ServiceKey, str, str]] = dataclasses.field(default_factory=list)

@@ -16,7 +16,7 @@ from hearth.keda.watchdog import Watchdog
 from hearth.routes import Route
 from tests import hanging
 from tests.cluster.local.keda.scaling import deployment
-from tests.keda.scaled import BOUNDS, KEY, Steady, World, settle, world
+from tests.keda.scaled import BOUNDS, KEY, ScalingFixture, Steady, settle, world
 
 AFTER_S = 10.0
 OTHER = ServiceKey("ai", "code")
@@ -24,7 +24,7 @@ STUCK = Route(key=KEY, uid="u", created=0, phase="Pending", scale=BOUNDS)
 
 
 @dataclasses.dataclass
-class Bench(World):
+class Bench(ScalingFixture):
     """A world in which a watchdog is at work."""
 
     told: list[tuple[ServiceKey, str, str]] = dataclasses.field(default_factory=list)

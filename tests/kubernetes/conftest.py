@@ -12,7 +12,7 @@ from hearth.cluster.interface import KindMissing
 from hearth.cluster.kube import cluster as kube
 from tests.conftest import require
 from tests.kubernetes.release import HOME, IMAGE, Release
-from tests.kubernetes.world import LIMIT_S, World, variable
+from tests.kubernetes.world import LIMIT_S, ClusterFixture, variable
 
 _SHOWN = (
     ("-n", HOME, "logs", "-l", "app.kubernetes.io/name=hearth", "--prefix", "--tail=100"),
@@ -46,7 +46,7 @@ async def world():
         require(program, bool(shutil.which(program)), "put it on the PATH")
     cluster = await kube.connect()
     async with cluster:
-        yield World(cluster)
+        yield ClusterFixture(cluster)
 
 
 @pytest_asyncio.fixture(**LOOP)
@@ -90,7 +90,7 @@ async def namespace(world, hearth, request):
         yield name
 
 
-async def _serves_keda(world: World) -> bool:
+async def _serves_keda(world: ClusterFixture) -> bool:
     try:
         await world.cluster.list(kinds.SCALED_OBJECT)
     except KindMissing:

@@ -14,7 +14,7 @@ from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from tests import hanging
 from tests.kubernetes import world as worlds
-from tests.kubernetes.world import LIMIT_S, World, kubectl, run, variable
+from tests.kubernetes.world import LIMIT_S, ClusterFixture, kubectl, run, variable
 from tests.lifecycle import harness
 
 CHART = Path(__file__).parents[2] / "charts" / "hearth"
@@ -52,7 +52,9 @@ def service(name: str, namespace: str, **how) -> Manifest:
 class Release:
     """Hearth as `helm install` left it in the cluster."""
 
-    def __init__(self, world: World, session: aiohttp.ClientSession, *, helm: str = "helm") -> None:
+    def __init__(
+        self, world: ClusterFixture, session: aiohttp.ClientSession, *, helm: str = "helm"
+    ) -> None:
         self.world = world
         self.session = session
         self.helm = helm

@@ -76,7 +76,7 @@ class Begun:
         self._ended.set()
 
 
-class World:
+class ClusterFixture:
     """The cluster under test."""
 
     def __init__(self, cluster: KubeCluster) -> None:

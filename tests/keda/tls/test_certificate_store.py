@@ -22,7 +22,7 @@ GOOD_S, BAD_S, AWAY_S = 60.0, 10.0, 5.0
 
 
 @dataclass
-class World:
+class CertificateStoreFixture:
     """A cluster that holds Secrets, the route table, and what came of both."""
 
     secrets: dict[str, dict[str, bytes] | Exception] = field(default_factory=dict)
@@ -75,12 +75,14 @@ class World:
             tasks.cancel_scope.cancel()
 
 
-def problem(world: World) -> str | None:
+def problem(world: CertificateStoreFixture) -> str | None:
     return world.certificates.problem(KEY)
 
 
 async def test_a_service_that_is_there_and_one_that_comes(pki: Pki):
-    world = World({"tls": pki.secret(), "more": pki.secret(pki.server("other-scaler.ai.svc"))})
+    world = CertificateStoreFixture(
+        {"tls": pki.secret(), "more": pki.secret(pki.server("other-scaler.ai.svc"))}
+    )
     world.serve()
     async with world.running():
         await world.certificates.settled()
@@ -97,7 +99,7 @@ async def test_a_service_that_is_there_and_one_that_comes(pki: Pki):
 
 @pytest.mark.parametrize("name", ["", "chat.ai.svc", "chat-scaler.ai", "plain-scaler.ai.svc"])
 async def test_a_name_that_stands_for_nobody(pki: Pki, name: str):
-    world = World({"tls": pki.secret()})
+    world = CertificateStoreFixture({"tls": pki.secret()})
     async with world.running():
         world.serve()
         world.serve(None, key=ServiceKey("ai", "plain"))
@@ -107,7 +109,7 @@ async def test_a_name_that_stands_for_nobody(pki: Pki, name: str):
 
 
 async def test_nothing_is_read_for_services_without_tls():
-    world = World()
+    world = CertificateStoreFixture()
     async with world.running():
         world.serve(None)
         await world.certificates.settled()
@@ -116,7 +118,7 @@ async def test_nothing_is_read_for_services_without_tls():
 
 
 async def test_what_else_changes_of_a_service_reads_nothing(pki: Pki):
-    world = World({"tls": pki.secret()})
+    world = CertificateStoreFixture({"tls": pki.secret()})
     async with world.running():
         world.serve()
         assert await world.served() is not None
@@ -126,7 +128,7 @@ async def test_what_else_changes_of_a_service_reads_nothing(pki: Pki):
 
 
 async def test_a_renewed_certificate_is_taken_and_its_clients_stay(pki: Pki):
-    world = World({"tls": pki.secret()})
+    world = CertificateStoreFixture({"tls": pki.secret()})
     async with world.running():
         world.serve()
         old = await world.served()
@@ -140,7 +142,7 @@ async def test_a_renewed_certificate_is_taken_and_its_clients_stay(pki: Pki):
 
 
 async def test_clients_of_a_ca_stay_while_it_is_one_of_those_that_are_trusted(pki: Pki):
-    world = World({"tls": pki.secret()})
+    world = CertificateStoreFixture({"tls": pki.secret()})
     async with world.running():
         world.serve()
         old = await world.served()
@@ -155,7 +157,7 @@ async def test_clients_of_a_ca_stay_while_it_is_one_of_those_that_are_trusted(pk
 
 
 async def test_a_secret_that_is_missing_heals_by_itself(pki: Pki):
-    world = World()
+    world = CertificateStoreFixture()
     async with world.running():
         world.serve()
         assert await world.served(BAD_S) is None
@@ -168,7 +170,7 @@ async def test_a_secret_that_is_missing_heals_by_itself(pki: Pki):
 
 
 async def test_a_secret_that_breaks_closes_the_name_and_keeps_who_is_in(pki: Pki):
-    world = World({"tls": pki.secret()})
+    world = CertificateStoreFixture({"tls": pki.secret()})
     async with world.running():
         world.serve()
         old = await world.served()
@@ -186,7 +188,7 @@ async def test_a_secret_that_breaks_closes_the_name_and_keeps_who_is_in(pki: Pki
 
 
 async def test_a_secret_that_goes_takes_who_is_in_along(pki: Pki):
-    world = World({"tls": pki.secret()})
+    world = CertificateStoreFixture({"tls": pki.secret()})
     async with world.running():
         world.serve()
         old = await world.served()
@@ -196,7 +198,7 @@ async def test_a_secret_that_goes_takes_who_is_in_along(pki: Pki):
 
 
 async def test_a_certificate_for_another_name(pki: Pki):
-    world = World({"tls": pki.secret(pki.server("other-scaler.ai.svc"))})
+    world = CertificateStoreFixture({"tls": pki.secret(pki.server("other-scaler.ai.svc"))})
     async with world.running():
         world.serve()
         assert await world.served(BAD_S) is None
@@ -204,11 +206,11 @@ async def test_a_certificate_for_another_name(pki: Pki):
 
 
 async def test_a_certificate_that_expires_unchanged(pki: Pki):
-    world = World({"tls": pki.secret()})
+    world = CertificateStoreFixture({"tls": pki.secret()})
     async with world.running():
         world.serve()
         old = await world.served()
-        later = World({"tls": pki.secret()}, unix_s=old.certificate.not_after_s)
+        later = CertificateStoreFixture({"tls": pki.secret()}, unix_s=old.certificate.not_after_s)
     async with later.running():
         later.serve()
         assert await later.served() is not None
@@ -223,7 +225,7 @@ async def test_a_certificate_that_expires_unchanged(pki: Pki):
     "error", [Unavailable(), Forbidden("secrets is forbidden"), TimeoutError()]
 )
 async def test_while_the_cluster_is_away_the_last_good_stays(pki: Pki, error: Exception):
-    world = World({"tls": pki.secret()})
+    world = CertificateStoreFixture({"tls": pki.secret()})
     world.serve()
     async with world.running():
         good = await world.served()
@@ -236,7 +238,7 @@ async def test_while_the_cluster_is_away_the_last_good_stays(pki: Pki, error: Ex
 
 
 async def test_a_cluster_that_never_answered(pki: Pki):
-    world = World({"tls": Forbidden("secrets is forbidden")})
+    world = CertificateStoreFixture({"tls": Forbidden("secrets is forbidden")})
     async with world.running():
         world.serve()
         await world.certificates.settled()
@@ -267,7 +269,7 @@ async def test_a_read_that_hangs_is_given_up(monkeypatch: pytest.MonkeyPatch):
 
 
 async def test_another_secret_is_read_at_once_and_the_old_one_serves_until_then(pki: Pki):
-    world = World({"old": pki.secret(), "tls": Unavailable()})
+    world = CertificateStoreFixture({"old": pki.secret(), "tls": Unavailable()})
     async with world.running():
         world.serve("old")
         old = await world.served()
@@ -281,7 +283,7 @@ async def test_another_secret_is_read_at_once_and_the_old_one_serves_until_then(
 
 @pytest.mark.parametrize("how", ["field", "service"])
 async def test_without_tls_the_name_is_gone_in_the_same_tick(pki: Pki, how: str):
-    world = World({"tls": pki.secret()})
+    world = CertificateStoreFixture({"tls": pki.secret()})
     async with world.running():
         world.serve()
         old = await world.served()
@@ -300,14 +302,14 @@ async def test_without_tls_the_name_is_gone_in_the_same_tick(pki: Pki, how: str)
 
 
 async def test_readings_are_spread(pki: Pki):
-    world = World({"tls": pki.secret()}, share=0.5)
+    world = CertificateStoreFixture({"tls": pki.secret()}, share=0.5)
     async with world.running():
         world.serve()
         await world.time.sleeping(GOOD_S * 0.9)
 
 
 async def test_when_it_ends_the_table_is_free_of_it(pki: Pki):
-    world = World({"tls": pki.secret()})
+    world = CertificateStoreFixture({"tls": pki.secret()})
     async with world.running():
         world.serve()
         await world.served()

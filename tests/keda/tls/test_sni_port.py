@@ -38,7 +38,7 @@ REFUSED = "connection to the scaler refused"
 
 
 @dataclass
-class World:
+class SniPortFixture:
     """A scaler behind both ports: `chat` and `code` asked for TLS, `plain` did not."""
 
     pki: Pki
@@ -99,8 +99,8 @@ class World:
 
 
 @asynccontextmanager
-async def serving(pki: Pki) -> AsyncIterator[World]:
-    world = World(pki)
+async def serving(pki: Pki) -> AsyncIterator[SniPortFixture]:
+    world = SniPortFixture(pki)
     world.secrets = {
         "chat": pki.secret(clients="chat-ca"),
         "code": pki.secret(pki.server("code-scaler.ai.svc"), clients="code-ca"),
@@ -126,7 +126,7 @@ async def serving(pki: Pki) -> AsyncIterator[World]:
 LOOPS = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
 
-def run_on(loop: str, test: Callable[[World], Awaitable[None]], pki: Pki) -> None:
+def run_on(loop: str, test: Callable[[SniPortFixture], Awaitable[None]], pki: Pki) -> None:
     if loop == "uvloop":
         found = importlib.util.find_spec("uvloop") is not None
         require("uvloop", found, "pip install hearth[uvloop]")
@@ -139,7 +139,7 @@ def run_on(loop: str, test: Callable[[World], Awaitable[None]], pki: Pki) -> Non
     anyio.run(main, backend_options={"use_uvloop": loop == "uvloop"})
 
 
-def on_both_loops(test: Callable[[World], Awaitable[None]]) -> Callable[..., None]:
+def on_both_loops(test: Callable[[SniPortFixture], Awaitable[None]]) -> Callable[..., None]:
     @LOOPS
     def run(loop: str, pki: Pki) -> None:
         run_on(loop, test, pki)
@@ -155,7 +155,7 @@ async def denied(call: Awaitable[object]) -> str:
 
 
 @on_both_loops
-async def test_each_service_on_its_own_connection(world: World):
+async def test_each_service_on_its_own_connection(world: SniPortFixture):
     chat = world.dial(world.pki.client(of="chat-ca"))
     code = world.dial(world.pki.client(of="code-ca"), host="code-scaler.ai.svc")
     with world.demand.admit(CHAT, limit=1):
@@ -170,7 +170,7 @@ async def test_each_service_on_its_own_connection(world: World):
 
 
 @on_both_loops
-async def test_an_rpc_about_another_service_is_denied(world: World):
+async def test_an_rpc_about_another_service_is_denied(world: SniPortFixture):
     chat = world.dial(world.pki.client(of="chat-ca"))
     for asked in (CODE, PLAIN, ServiceKey("ai", "none"), ServiceKey("other", "chat")):
         message = await denied(chat.IsActive(reference(asked)))
@@ -185,7 +185,7 @@ async def test_an_rpc_about_another_service_is_denied(world: World):
 
 
 @on_both_loops
-async def test_the_plaintext_port_refuses_who_asked_for_tls(world: World):
+async def test_the_plaintext_port_refuses_who_asked_for_tls(world: SniPortFixture):
     stub = world.dial_plain()
     assert not (await stub.IsActive(reference(PLAIN))).result
     message = await denied(stub.IsActive(reference(CHAT)))
@@ -198,7 +198,7 @@ async def test_the_plaintext_port_refuses_who_asked_for_tls(world: World):
 
 
 @on_both_loops
-async def test_a_plaintext_stream_ends_when_its_service_asks_for_tls(world: World):
+async def test_a_plaintext_stream_ends_when_its_service_asks_for_tls(world: SniPortFixture):
     stub = world.dial_plain()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(denied, stub.StreamIsActive(reference(PLAIN)))
@@ -227,7 +227,7 @@ def test_who_is_not_let_in(pki: Pki, caplog, client, options, host, reason, vers
     context = pki.dialler(pki.client(of=client) if client else None, **options)
     context.maximum_version = version
 
-    async def connect(world: World) -> None:
+    async def connect(world: SniPortFixture) -> None:
         assert await world.connect(context, host=host) is None
         assert repr(world.server).startswith("<ScalerServer 0 connections")
 
@@ -239,13 +239,13 @@ def test_who_is_not_let_in(pki: Pki, caplog, client, options, host, reason, vers
 
 
 @on_both_loops
-async def test_a_certificate_for_servers_is_none_for_clients(world: World):
+async def test_a_certificate_for_servers_is_none_for_clients(world: SniPortFixture):
     pair = world.pki.issue("chat-ca", "serverAuth", "DNS:keda")
     assert await world.connect(world.pki.dialler(pair)) is None
 
 
 @on_both_loops
-async def test_old_tls_is_refused(world: World):
+async def test_old_tls_is_refused(world: SniPortFixture):
     context = world.pki.dialler(world.pki.client(of="chat-ca"))
     context.set_ciphers("ALL:@SECLEVEL=0")
     with pytest.warns(DeprecationWarning):
@@ -271,7 +271,7 @@ def test_a_session_is_not_resumed(pki: Pki, caplog, loop: str):
                 secure.unwrap()  # without a farewell the server would forget the session itself
             return got, session
 
-    async def twice(world: World) -> None:
+    async def twice(world: SniPortFixture) -> None:
         first, session = await anyio.to_thread.run_sync(dial, world.port, None)
         second, _ = await anyio.to_thread.run_sync(dial, world.port, session)
         assert first and not second
@@ -282,7 +282,7 @@ def test_a_session_is_not_resumed(pki: Pki, caplog, loop: str):
 
 
 @on_both_loops
-async def test_when_a_ca_is_replaced_its_connections_are_closed(world: World):
+async def test_when_a_ca_is_replaced_its_connections_are_closed(world: SniPortFixture):
     chat = world.dial(world.pki.client(of="chat-ca"))
     code = world.dial(world.pki.client(of="code-ca"), host="code-scaler.ai.svc")
     assert not (await code.IsActive(reference(CODE))).result
@@ -305,7 +305,7 @@ async def test_when_a_ca_is_replaced_its_connections_are_closed(world: World):
 def test_a_ca_that_is_replaced_during_a_handshake(pki: Pki, caplog, loop: str):
     context = pki.dialler(pki.client(of="chat-ca"))
 
-    async def rotate_midway(world: World) -> None:
+    async def rotate_midway(world: SniPortFixture) -> None:
         inbound, outbound = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = context.wrap_bio(inbound, outbound, server_hostname=HOST)
         async with await anyio.connect_tcp("127.0.0.1", world.port) as stream:
@@ -330,7 +330,7 @@ def test_a_ca_that_is_replaced_during_a_handshake(pki: Pki, caplog, loop: str):
 
 
 @on_both_loops
-async def test_a_renewed_certificate_is_shown_and_disturbs_nobody(world: World):
+async def test_a_renewed_certificate_is_shown_and_disturbs_nobody(world: SniPortFixture):
     chat = world.dial(world.pki.client(of="chat-ca"))
     async with chat.StreamIsActive.open() as stream:
         await stream.send_message(reference(CHAT), end=True)
@@ -346,7 +346,7 @@ async def test_a_renewed_certificate_is_shown_and_disturbs_nobody(world: World):
 
 
 @on_both_loops
-async def test_a_secret_that_is_gone_closes_the_name(world: World):
+async def test_a_secret_that_is_gone_closes_the_name(world: SniPortFixture):
     context = world.pki.dialler(world.pki.client(of="chat-ca"))
     del world.secrets["chat"]
     world.time.advance(REREAD_S)
@@ -356,7 +356,7 @@ async def test_a_secret_that_is_gone_closes_the_name(world: World):
 
 
 @on_both_loops
-async def test_without_tls_the_connection_ends(world: World):
+async def test_without_tls_the_connection_ends(world: SniPortFixture):
     chat = world.dial(world.pki.client(of="chat-ca"))
     async with chat.StreamIsActive.open() as stream:
         await stream.send_message(reference(CHAT), end=True)
@@ -368,7 +368,7 @@ async def test_without_tls_the_connection_ends(world: World):
 
 
 @on_both_loops
-async def test_streams_over_tls_end_well_when_hearth_stops(world: World):
+async def test_streams_over_tls_end_well_when_hearth_stops(world: SniPortFixture):
     chat = world.dial(world.pki.client(of="chat-ca"))
     async with chat.StreamIsActive.open() as stream:
         await stream.send_message(reference(CHAT), end=True)
@@ -380,7 +380,7 @@ async def test_streams_over_tls_end_well_when_hearth_stops(world: World):
 
 
 @on_both_loops
-async def test_who_fails_in_the_handshake_leaves_nothing(world: World):
+async def test_who_fails_in_the_handshake_leaves_nothing(world: SniPortFixture):
     context = world.pki.dialler(None)
     for _ in range(20):
         assert await world.connect(context) is None
@@ -389,7 +389,7 @@ async def test_who_fails_in_the_handshake_leaves_nothing(world: World):
 
 
 @on_both_loops
-async def test_bytes_that_are_no_handshake_close_only_their_connection(world: World):
+async def test_bytes_that_are_no_handshake_close_only_their_connection(world: SniPortFixture):
     async with await anyio.connect_tcp("127.0.0.1", world.port) as stream:
         await stream.send(b"GET / HTTP/1.1\r\n\r\n")
         with pytest.raises((anyio.EndOfStream, anyio.BrokenResourceError)):

@@ -10,7 +10,7 @@ from hearth.proxy.wire.connection_state import ConnectionState
 from tests.proxy import backend
 from tests.proxy.backend import completion
 from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, SHARED, STREAM, Raw, pod, stage
-from tests.proxy.wire.bothways import BODIES, World, request
+from tests.proxy.wire.bothways import BODIES, GatewayFixture, request
 
 DATA = json.dumps(BODY).encode()
 HEAD = f"POST {CHAT} HTTP/1.1\r\nHost: {HOST}\r\nContent-Length: {len(DATA)}\r\n\r\n".encode()
@@ -94,7 +94,7 @@ async def test_a_body_that_trickles_is_under_the_budget_as_far_as_it_came():
     held: list[int] = []
     size = len(BODIES["big"])
 
-    class Trickles(World):
+    class Trickles(GatewayFixture):
         async def _trickle(self) -> None:
             client = await self._enter(0)
             assert client is not None

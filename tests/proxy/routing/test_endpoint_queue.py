@@ -26,7 +26,7 @@ KEY = ServiceKey("ai", "chat")
 REFUSED = ProbeResult(request="TCP connection to port 1", answer="connection refused")
 
 
-class World:
+class QueueFixture:
     """The tables and who waits."""
 
     def __init__(self, *, brief_errors: bool = False, ready_grace_s: float = 10) -> None:
@@ -76,7 +76,7 @@ class World:
 class Waiter:
     """A request in line."""
 
-    def __init__(self, world: World, name: str, ticket: int) -> None:
+    def __init__(self, world: QueueFixture, name: str, ticket: int) -> None:
         self.world, self.name, self.ticket = world, name, ticket
 
     def slot_granted(self, place: EndpointSlot) -> None:
@@ -92,7 +92,7 @@ def cold(retry_after_s: float | None) -> GatewayError:
 
 
 def test_the_first_endpoint_releases_everybody_in_order():
-    w = World()
+    w = QueueFixture()
     for name in "abc":
         w.wait(name)
     assert w.activation.waiting(KEY) == 3
@@ -103,7 +103,7 @@ def test_the_first_endpoint_releases_everybody_in_order():
 
 
 def test_each_endpoint_gets_no_more_than_its_limit_and_the_rest_stay_in_order():
-    w = World()
+    w = QueueFixture()
     w.put(max_in_flight=1)
     for name in "abcd":
         w.wait(name)
@@ -119,7 +119,7 @@ def test_each_endpoint_gets_no_more_than_its_limit_and_the_rest_stay_in_order():
 
 
 def test_nobody_overtakes_who_waits():
-    w = World()
+    w = QueueFixture()
     w.put("p", max_in_flight=1)
     first = w.activation.try_acquire(KEY)
     assert first is not None
@@ -131,14 +131,14 @@ def test_nobody_overtakes_who_waits():
 
 
 def test_nobody_waits_while_an_endpoint_is_free():
-    w = World()
+    w = QueueFixture()
     w.put("p")
     w.wait("a")
     assert (w.names, w.activation.waiting(KEY)) == (["a"], 0)
 
 
 def test_who_must_wait_again_keeps_its_place_in_the_line():
-    w = World()
+    w = QueueFixture()
     early, late = w.activation.next_ticket(), w.activation.next_ticket()
     w.wait("late", late)
     w.wait("early", early)
@@ -147,7 +147,7 @@ def test_who_must_wait_again_keeps_its_place_in_the_line():
 
 
 def test_who_only_looks_takes_no_turn():
-    w = World()
+    w = QueueFixture()
     w.put("a", "b")
     places = []
     for _ in range(4):
@@ -162,7 +162,7 @@ def test_who_only_looks_takes_no_turn():
 
 
 def test_a_place_is_given_back_once():
-    w = World()
+    w = QueueFixture()
     w.put("p")
     place = w.activation.try_acquire(KEY)
     other = w.activation.try_acquire(KEY)
@@ -178,7 +178,7 @@ def test_a_place_given_back_in_the_call_that_grants_it_goes_to_the_next():
             super().slot_granted(place)
             place.release()
 
-    w = World()
+    w = QueueFixture()
     w.put(max_in_flight=1)
     for number in range(2000):
         assert (
@@ -190,7 +190,7 @@ def test_a_place_given_back_in_the_call_that_grants_it_goes_to_the_next():
 
 
 def test_who_leaves_is_no_longer_in_the_line():
-    w = World()
+    w = QueueFixture()
     doomed, other = w.wait("doomed"), w.wait("other")
     w.activation.leave(KEY, doomed)
     w.activation.leave(KEY, doomed)
@@ -216,7 +216,7 @@ def test_who_leaves_is_no_longer_in_the_line():
     ],
 )
 def test_waiting_that_has_no_use_ends_at_once(change, code):
-    w = World()
+    w = QueueFixture()
     w.wait("a")
     w.wait("b")
     change(w)
@@ -226,7 +226,7 @@ def test_waiting_that_has_no_use_ends_at_once(change, code):
 
 
 def test_an_unready_pod_ends_no_wait():
-    w = World()
+    w = QueueFixture()
     w.wait("a")
     w.put("p", ready=False, phase="Loading")
     assert w.got == []
@@ -235,7 +235,7 @@ def test_an_unready_pod_ends_no_wait():
 
 
 def test_who_waited_too_long_hears_what_it_waited_for():
-    w = World()
+    w = QueueFixture()
     assert w.activation.timeout_error(KEY).code is ErrorCode.ACTIVATION_TIMEOUT
     w.put("p", ready=False, phase="Loading")
     assert "was not ready in time (it is loading). It" in w.activation.timeout_error(KEY).message
@@ -251,7 +251,7 @@ def test_who_waited_too_long_hears_what_it_waited_for():
 
 
 def test_who_may_not_read_the_cluster_s_words_hears_the_kind():
-    w = World(brief_errors=True)
+    w = QueueFixture(brief_errors=True)
     w.put("p", ready=False, delay=Delay(reason="SchedulingDelayed", message="no node."))
     assert "in time: SchedulingDelayed. It" in w.activation.timeout_error(KEY).message
     quota = Delay(reason="PodsRefused", message="quota q", brief="a quota is used up")
@@ -266,7 +266,7 @@ def test_who_may_not_read_the_cluster_s_words_hears_the_kind():
 
 
 def test_stopping_leaves_ready_endpoints_to_who_needs_no_wait():
-    w = World()
+    w = QueueFixture()
     w.put("p")
     w.activation.stop()
     assert w.activation.try_acquire(KEY)
@@ -279,7 +279,7 @@ def test_who_waits_when_the_gateway_stops_hears_whether_it_comes_again(soon, wor
 
 
 def test_a_cold_request_takes_the_lease_and_an_endpoint_ends_it_after_the_grace():
-    w = World()
+    w = QueueFixture()
     w.activation.begin_activation(w.route)
     assert w.demand.demand(KEY) == 1
     assert w.activation.is_wanted(KEY)
@@ -295,7 +295,7 @@ def test_a_cold_request_takes_the_lease_and_an_endpoint_ends_it_after_the_grace(
 
 
 def test_the_estimate_is_learned():
-    w = World()
+    w = QueueFixture()
     w.activation.begin_activation(w.route)
     w.now = 20
     w.put("p")
@@ -303,7 +303,7 @@ def test_the_estimate_is_learned():
 
 
 def test_field_case_c1_a_broken_response_is_no_start():
-    w = World()
+    w = QueueFixture()
     w.activation.begin_activation(w.route)
     w.now = 40
     w.put("p", cold_start=ColdStart.REJECT)
@@ -319,7 +319,7 @@ def test_field_case_c1_a_broken_response_is_no_start():
 
 def test_field_case_c1_who_waits_for_a_check_that_fails_hears_what_is_wrong():
     for mode, codes in ((ColdStart.REJECT, [ErrorCode.COLD_START]), (ColdStart.KEEPALIVE, [])):
-        w = World()
+        w = QueueFixture()
         w.put("p", cold_start=mode)
         w.endpoints.response_broke(KEY, w.route.backends[0])
         w.wait("a")
@@ -329,7 +329,7 @@ def test_field_case_c1_who_waits_for_a_check_that_fails_hears_what_is_wrong():
 
 @pytest.mark.parametrize("demand", [True, False])
 def test_field_case_c1_a_wait_that_becomes_one_for_a_start_takes_the_lease(demand):
-    w = World()
+    w = QueueFixture()
     w.put("p")
     w.endpoints.response_broke(KEY, w.route.backends[0])
     w.wait("a")
@@ -343,7 +343,7 @@ def test_field_case_c1_a_wait_that_becomes_one_for_a_start_takes_the_lease(deman
 
 
 def test_field_case_c1_one_of_two_that_is_checked_is_no_wait():
-    w = World()
+    w = QueueFixture()
     w.put("p", "q", cold_start=ColdStart.REJECT)
     w.endpoints.response_broke(KEY, w.route.backends[0])
     place = w.activation.try_acquire(KEY)
@@ -351,7 +351,7 @@ def test_field_case_c1_one_of_two_that_is_checked_is_no_wait():
 
 
 def test_field_case_c4_who_was_told_when_to_come_finds_it_wanted():
-    w = World()
+    w = QueueFixture()
     w.activation.begin_activation(w.route)
     w.activation.told_to_retry(KEY, cold(w.activation.retry_after_s(KEY)))
     w.now = 2
@@ -364,7 +364,7 @@ def test_field_case_c4_who_was_told_when_to_come_finds_it_wanted():
 
 
 def test_a_failed_attempt_is_no_estimate():
-    w = World()
+    w = QueueFixture()
     w.activation.begin_activation(w.route)
     w.now = 20
     w.put(failure=Failure(reason="OOMKilled", message="m"))
@@ -373,7 +373,7 @@ def test_a_failed_attempt_is_no_estimate():
 
 
 def test_after_a_failure_who_is_sent_away_hears_when_the_next_attempt_may_be_through():
-    w = World()
+    w = QueueFixture()
     w.activation.begin_activation(w.route)
     w.now = 20
     w.put("p")
@@ -388,7 +388,7 @@ def test_after_a_failure_who_is_sent_away_hears_when_the_next_attempt_may_be_thr
 
 
 def test_a_request_in_the_middle_of_a_failure_is_no_start_of_an_attempt():
-    w = World()
+    w = QueueFixture()
     w.put(failure=Failure(reason="CrashLoopBackOff", message="m"))
     w.activation.begin_activation(w.route)
     w.now = 2
@@ -397,7 +397,7 @@ def test_a_request_in_the_middle_of_a_failure_is_no_start_of_an_attempt():
 
 
 def test_a_pod_that_goes_is_forgotten_when_its_last_answer_ends():
-    w = World()
+    w = QueueFixture()
     w.put("p")
     place = w.activation.try_acquire(KEY)
     w.put("q")
@@ -410,7 +410,7 @@ def test_a_pod_that_goes_is_forgotten_when_its_last_answer_ends():
 
 
 def test_field_case_c4_a_client_may_be_late_though_the_grace_is_short():
-    w = World(ready_grace_s=0.2)
+    w = QueueFixture(ready_grace_s=0.2)
     w.activation.told_to_retry(KEY, cold(3))
     w.put("p")
     w.now = 7.9
@@ -420,7 +420,7 @@ def test_field_case_c4_a_client_may_be_late_though_the_grace_is_short():
 
 
 def test_field_case_c14_it_goes_on_as_long_as_it_says():
-    w = World()
+    w = QueueFixture()
     w.activation.begin_activation(w.route)
     w.now = 300
     problem = w.activation.timeout_error(KEY)
@@ -441,7 +441,7 @@ def test_field_case_c14_it_goes_on_as_long_as_it_says():
     ],
 )
 def test_only_a_service_that_starts_stays_wanted(problem, wanted):
-    w = World()
+    w = QueueFixture()
     assert w.activation.told_to_retry(KEY, problem) is problem
     w.put("p")
     w.now = 1
@@ -458,7 +458,7 @@ def test_only_a_service_that_starts_stays_wanted(problem, wanted):
     ],
 )  # fmt: skip
 def test_waiting_begins_a_start_or_ends_at_once(fields, code, leased):
-    w = World()
+    w = QueueFixture()
     w.put(**fields)
     if code is None:
         w.activation.begin_waiting(w.route, passive=False)
@@ -470,7 +470,7 @@ def test_waiting_begins_a_start_or_ends_at_once(fields, code, leased):
 
 
 def test_waiting_for_a_busy_endpoint_starts_nothing():
-    w = World()
+    w = QueueFixture()
     w.put("p", max_in_flight=1)
     w.activation.begin_waiting(w.route, passive=False)
     w.endpoints.response_broke(KEY, w.route.backends[0])
@@ -480,7 +480,7 @@ def test_waiting_for_a_busy_endpoint_starts_nothing():
 
 @pytest.mark.parametrize("leased", [False, True])
 def test_a_passive_request_starts_nothing_and_is_told_so(leased):
-    w = World()
+    w = QueueFixture()
     if leased:
         w.activation.begin_activation(w.route)
     with pytest.raises(GatewayError) as told:

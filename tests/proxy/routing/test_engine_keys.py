@@ -16,7 +16,7 @@ KEYED = Backend(uid="1", pod="p", host="10.0.0.1", port=1, ready=True, engine_ke
 OPEN = Backend(uid="2", pod="q", host="10.0.0.2", port=1, ready=True)
 
 
-class World:
+class EngineKeysFixture:
     def __init__(self):
         self.now = 0.0
         self.data = {"token": b" sesame\n"}
@@ -37,7 +37,7 @@ class World:
 
 
 async def test_field_case_130_a_key_is_read_when_it_is_used_and_again_after_ten_seconds():
-    world = World()
+    world = EngineKeysFixture()
     assert not world.keys.is_fresh("ai", KEYED) and world.keys.field_line("ai", KEYED) == b""
     assert await world.refresh() == b"Authorization: Bearer sesame\r\n"
     assert world.keys.is_fresh("ai", KEYED)
@@ -50,14 +50,14 @@ async def test_field_case_130_a_key_is_read_when_it_is_used_and_again_after_ten_
 
 
 async def test_an_engine_that_asks_for_none_is_told_none():
-    world = World()
+    world = EngineKeysFixture()
     assert world.keys.is_fresh("ai", OPEN)
     await world.keys.refresh("ai", OPEN)
     assert (world.keys.field_line("ai", OPEN), world.reads) == (b"", 0)
 
 
 async def test_the_last_value_outlives_an_outage_of_ten_minutes():
-    world = World()
+    world = EngineKeysFixture()
     await world.refresh()
     world.error = Unavailable()
     world.now = 599.0
@@ -73,7 +73,7 @@ async def test_the_last_value_outlives_an_outage_of_ten_minutes():
 
 @pytest.mark.parametrize("data", [None, {}, {"token": b" "}, {"token": b"a\r\nX: y"}])
 async def test_what_is_not_there_or_no_key_is_not_sent(data):
-    world = World()
+    world = EngineKeysFixture()
     world.data = data
     with pytest.raises(GatewayError):
         await world.refresh()

@@ -20,7 +20,7 @@ from tests.proxy.backend import Conn
 KEY = ServiceKey("ai", "chat")
 
 
-class World:
+class ReadinessFixture:
     def __init__(self) -> None:
         self.wanted = True
         self.routes = RouteTable()
@@ -40,8 +40,8 @@ class World:
 
 
 @asynccontextmanager
-async def world() -> AsyncIterator[World]:
-    w = World()
+async def world() -> AsyncIterator[ReadinessFixture]:
+    w = ReadinessFixture()
     async with anyio.create_task_group() as tasks:
         await tasks.start(w.readiness.run)
         yield w

@@ -17,7 +17,7 @@ from tests.proxy.stage import pod
 KEY = ServiceKey("ai", "chat")
 
 
-class World:
+class UpstreamModelsFixture:
     def __init__(self, server: backend.Server, session: aiohttp.ClientSession) -> None:
         self.server = server
         self.now = 0.0
@@ -35,9 +35,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(handler=backend.chat) -> AsyncIterator[World]:
+async def world(handler=backend.chat) -> AsyncIterator[UpstreamModelsFixture]:
     async with backend.running(handler) as server, aiohttp.ClientSession() as session:
-        yield World(server, session)
+        yield UpstreamModelsFixture(server, session)
 
 
 @pytest.mark.parametrize(

@@ -408,7 +408,7 @@ class InOrder(set[Running]):
         return iter(sorted(super().__iter__(), key=lambda one: places.get(id(one._client), -1)))
 
 
-class World:
+class GatewayFixture:
     """A gateway, its clients and its backends."""
 
     def __init__(self, *, short: bool) -> None:
@@ -794,7 +794,7 @@ def _hurts(data: object) -> None:
 
 
 NOTHING = (0, 0, 0, [], 0)
-"""What `World.left` begins with when all is well."""
+"""What `GatewayFixture.left` begins with when all is well."""
 
 
 async def differences(steps: list[Step]) -> str:
@@ -806,7 +806,7 @@ async def differences(steps: list[Step]) -> str:
         def look(step: Step, seen: tuple, view: list = view) -> None:
             view.append((step, seen))
 
-        await World(short=short).play(steps, look)
+        await GatewayFixture(short=short).play(steps, look)
         views.append(view)
         left = view[-1][1][1]
         if left[: len(NOTHING)] != NOTHING:

@@ -8,7 +8,7 @@ from hearth.proxy.wire.exchange import Exchange
 from hearth.proxy.wire.plain_request import PlainRequest
 from hearth.proxy.wire.request import Request
 from tests.proxy.stage import CHAT, HOST, SHARED
-from tests.proxy.wire.bothways import Step, World, differences, script
+from tests.proxy.wire.bothways import GatewayFixture, Step, differences, script
 
 _SEEDS = 25
 _ROUNDS = 4
@@ -91,7 +91,7 @@ async def test_a_defect_ends_its_request_and_leaves_nothing(caplog):
 
 
 async def test_a_client_that_takes_no_answers_is_read_no_further():
-    world, sizes = World(short=True), [0]
+    world, sizes = GatewayFixture(short=True), [0]
     await world.play(
         [ONE, ask(0), ("slow", 0), answer(0, "medium"), ("flood", 0), ("read", 0), answer(0)],
         lambda step, seen: sizes.extend(len(client.front.buffer) for client in world.all),
@@ -116,7 +116,7 @@ async def test_requests_leave_nothing_that_only_a_collector_would_find():
         [("route", "reject"), ask(0), ONE],
         [ask(0, "other"), ask(0, "no JSON"), ("rush", 0, "alias", HOST, True)],
     ]
-    world, found = World(short=True), []
+    world, found = GatewayFixture(short=True), []
 
     def look(step: Step, seen: tuple) -> None:
         if step[0] == "later" and step[1] == 0:

@@ -9,7 +9,7 @@ from hearth.proxy.wire import connection_state, exchange
 from hearth.proxy.wire.exchange import Exchange
 from hearth.proxy.wire.states import ExchangeState
 from tests.proxy.wire import bothways
-from tests.proxy.wire.bothways import World
+from tests.proxy.wire.bothways import GatewayFixture
 
 ROOT = Path(__file__).parents[3]
 
@@ -62,7 +62,9 @@ def test_every_state_has_its_row():
 
 async def test_random_scripts_take_the_ways_of_the_table(seen):
     for seed in range(150):
-        await World(short=seed % 3 > 0).play(bothways.script(seed), lambda step, view: None)
+        await GatewayFixture(short=seed % 3 > 0).play(
+            bothways.script(seed), lambda step, view: None
+        )
     assert seen <= table()
     assert len(seen) > 12
 
