@@ -1,0 +1,27 @@
+"""Wait until weights are whole: until one of the files in HEARTH_WAIT_FOR is there.
+
+Several files are separated by a colon.  A mounted volume tells nobody of new files, so it is looked
+at once a second; what is waited for is printed at once, then each minute.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+
+def main() -> None:
+    markers = [path for path in os.environ["HEARTH_WAIT_FOR"].split(":") if path]
+    said_at = None
+    while not any(os.path.isfile(path) for path in markers):
+        now = time.monotonic()
+        if said_at is None or now - said_at >= 60:
+            said_at = now
+            print("waits until the weights are whole: for {}".format(" or ".join(markers)))
+            sys.stdout.flush()
+        time.sleep(1)
+
+
+if __name__ == "__main__":
+    main()
