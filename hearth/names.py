@@ -26,6 +26,9 @@ CONTAINER = "serving"
 ENGINE_KEY = "HEARTH_ENGINE_KEY"
 """Variable of a container whose engine asks for a key of its own."""
 CACHE_VOLUME = "model-cache"
+BACKEND_PORT = "http"
+"""Port of a backend's Service, whatever the container calls its own: ServiceMonitors and
+NetworkPolicies name it."""
 
 
 def deployment(key: ServiceKey) -> str:

@@ -58,7 +58,7 @@ class RuntimeRef(Model):
     selector: RuntimeSelector | None = None
     """Choice by vendor, then by the runtime's priority."""
     args_override: list[str] = []
-    """Arguments put after those of the runtime."""
+    """Arguments put after those of the runtime; Go templates like these."""
 
 
 class Fraction(Model):

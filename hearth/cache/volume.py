@@ -11,6 +11,11 @@ from hearth.cache.source import Hub, Source
 
 CACHE = "/cache"
 SCRATCH = "/scratch"
+FIXED = ("HF_HOME", "MODELSCOPE_CACHE", "VLLM_USE_MODELSCOPE")
+"""Of an environment, what a runtime's own value does not replace: elsewhere the cache would stay
+empty, and the hub would be another."""
+HUB_CACHES = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
+"""Variables that take the place of HF_HOME for weights, where a runtime sets them."""
 _STAGED_VOLUME = "model"
 _SCRATCH_VOLUME = "scratch"
 _REFUSED = {
@@ -38,7 +43,7 @@ class Storage:
     volumes: tuple[Manifest, ...]
     mounts: tuple[Manifest, ...]
     env: dict[str, str]
-    """Defaults: what the runtime sets itself wins."""
+    """Defaults: what the runtime sets itself wins, but for FIXED."""
     pvc: Manifest | None = None
     """Spec of the PVC that Hearth creates, once."""
 
@@ -76,7 +81,12 @@ def render(
             staged = {"claimName": model.pvc, "readOnly": True}
             volume = {"name": _STAGED_VOLUME, "persistentVolumeClaim": staged}
             read = {"name": _STAGED_VOLUME, "mountPath": source.STAGED, "readOnly": True}
-            return _storage((volume,), (read,), kept=SCRATCH, env=hub)
+            if cache.strategy == "None":
+                return _storage((volume,), (read,), kept=SCRATCH, env=hub)
+            # The weights need no cache; what an engine fetches beside them (an adapter, code of a
+            # model) finds the variables and the folder that it has with any other source.
+            spare = {"name": names.CACHE_VOLUME, "emptyDir": {}}
+            return _storage((volume, spare), (read, mount), kept=SCRATCH, env=env)
         case "NodeLocalPVC":
             claimed = {"claimName": names.cache_pvc(key)}
             volume = {"name": names.CACHE_VOLUME, "persistentVolumeClaim": claimed}

@@ -78,14 +78,31 @@ def test_no_cache():
     )
 
 
-@pytest.mark.parametrize("strategy", ["NodeLocalPVC", "HostPath", "None"])
-def test_staged_weights_need_no_cache_and_no_prewarming(strategy: str):
-    got = render({"strategy": strategy, "prewarm": True}, "pvc://weights/sub")
-    staged = {"claimName": "weights", "readOnly": True}
+STAGED_VOLUME = {
+    "name": "model",
+    "persistentVolumeClaim": {"claimName": "weights", "readOnly": True},
+}
+STAGED_MOUNT = {"name": "model", "mountPath": "/models", "readOnly": True}
+
+
+def test_staged_weights_need_no_cache_and_no_prewarming():
+    got = render({"strategy": "None", "prewarm": True}, "pvc://weights/sub")
     assert got == volume.Storage(
-        volumes=({"name": "model", "persistentVolumeClaim": staged}, SCRATCH_VOLUME),
-        mounts=({"name": "model", "mountPath": "/models", "readOnly": True}, SCRATCH_MOUNT),
+        volumes=(STAGED_VOLUME, SCRATCH_VOLUME),
+        mounts=(STAGED_MOUNT, SCRATCH_MOUNT),
         env=ON_SCRATCH,
+    )
+
+
+@pytest.mark.parametrize("strategy", ["NodeLocalPVC", "HostPath"])
+def test_beside_staged_weights_a_cache_is_a_folder_that_goes_with_the_pod(strategy: str):
+    """No claim and no folder of the node; the variables of the hubs are those of other sources."""
+    got = render({"strategy": strategy, "prewarm": True}, "pvc://weights/sub")
+    hubs = {"HF_HOME": "/cache/hf", "MODELSCOPE_CACHE": "/cache/modelscope"}
+    assert got == volume.Storage(
+        volumes=(STAGED_VOLUME, {"name": "model-cache", "emptyDir": {}}, SCRATCH_VOLUME),
+        mounts=(STAGED_MOUNT, {"name": "model-cache", "mountPath": "/cache"}, SCRATCH_MOUNT),
+        env={**ON_SCRATCH, **hubs},
     )
 
 

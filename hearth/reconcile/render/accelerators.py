@@ -17,10 +17,10 @@ class DeviceRequest:
 
 
 _ASCEND_HOST = (
-    ("ascend-driver", "/usr/local/Ascend/driver", "Directory"),
-    ("ascend-npu-smi", "/usr/local/bin/npu-smi", "File"),
-    ("ascend-dcmi", "/usr/local/dcmi", "Directory"),
-    ("ascend-install-info", "/etc/ascend_install.info", "File"),
+    ("ascend-driver", "/usr/local/Ascend/driver"),
+    ("npu-smi", "/usr/local/bin/npu-smi"),
+    ("dcmi", "/usr/local/dcmi"),
+    ("ascend-install-info", "/etc/ascend_install.info"),
 )
 
 
@@ -34,15 +34,14 @@ def _nvidia(runtime: InferenceRuntime, accelerators: int) -> DeviceRequest:
 
 
 def _ascend(runtime: InferenceRuntime, accelerators: int) -> DeviceRequest:
-    # The driver belongs to the node; the image brings none, and must not change it.
+    # The driver belongs to the node; the image brings none, and must not change it.  No type: not
+    # every kind of node has all four, and where one is missing a checked mount would keep a pod
+    # from starting that needs no more than the rest.
     return DeviceRequest(
         limits=_limits(runtime, accelerators),
-        volumes=tuple(
-            {"name": name, "hostPath": {"path": path, "type": kind}}
-            for name, path, kind in _ASCEND_HOST
-        ),
+        volumes=tuple({"name": name, "hostPath": {"path": path}} for name, path in _ASCEND_HOST),
         mounts=tuple(
-            {"name": name, "mountPath": path, "readOnly": True} for name, path, _ in _ASCEND_HOST
+            {"name": name, "mountPath": path, "readOnly": True} for name, path in _ASCEND_HOST
         ),
     )
 

@@ -6,23 +6,31 @@ from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
+from hearth.cache import volume
 from hearth.reconcile.render.go_template import functions, template
 from hearth.reconcile.spec import spec_errors
 from hearth.reconcile.spec.spec_errors import SpecError
 
 POD_IP: Manifest = {"name": "POD_IP", "valueFrom": {"fieldRef": {"fieldPath": "status.podIP"}}}
 """On every backend, so that an argument may say `--host=$(POD_IP)`."""
+_BRACES = '; two braces that are meant as such are written {{ "{{" }}'
 
 
 def args(service: LLMService, runtime: InferenceRuntime, *, model_path: str) -> list[str]:
-    """The runtime's arguments, rendered, then the service's.  Raises SpecError with the field."""
+    """The runtime's arguments, then the service's, rendered.  Raises SpecError with the field."""
     data = template.Data(model_path=model_path, service=service.key)
     override = service.spec.runtime.args_override if service.spec.runtime else []
-    rendered = [
-        _render(text, data, runtime=runtime, field=f"args[{number}]")
-        for number, text in enumerate(runtime.spec.container.args)
+    own = f"InferenceRuntime {runtime.metadata.name}: spec.container.args"
+    return [
+        *(
+            _render(text, data, field=f"{own}[{i}]")
+            for i, text in enumerate(runtime.spec.container.args)
+        ),
+        *(
+            _render(text, data, field=f"spec.runtime.argsOverride[{i}]", hint=_BRACES)
+            for i, text in enumerate(override)
+        ),
     ]
-    return [*rendered, *override]
 
 
 def env(
@@ -36,8 +44,10 @@ def env(
     """The pod's address, what the engine asks for (its Secret and the key there), the runtime's
     variables, rendered, then those that it does not set itself.
 
-    A name is there once, with its last value, as a kubelet reads a list that has it twice.  Raises
-    SpecError, naming the field.
+    A name is there once, with its last value, as a kubelet reads a list that has it twice.  Where
+    the runtime sets one of `volume.FIXED` that `defaults` has, the default stands in its place:
+    what the runtime's later variables say of it means the same folder.  Raises SpecError, naming
+    the field.
     """
     data = template.Data(model_path=model_path, service=service.key)
     own: dict[str, Manifest] = {}
@@ -45,9 +55,12 @@ def env(
         own.pop(variable.name, None)
         own[variable.name] = variable.manifest()
         if variable.value is not None:
-            field = f"env[{number}].value"
-            value = _render(variable.value, data, runtime=runtime, field=field)
+            where = f"InferenceRuntime {runtime.metadata.name}: spec.container.env[{number}].value"
+            value = _render(variable.value, data, field=where)
             own[variable.name] = {**own[variable.name], "value": value}
+    for name in volume.FIXED:
+        if name in own and name in defaults:
+            own[name] = {"name": name, "value": defaults[name]}
     rest = {name: {"name": name, "value": value} for name, value in defaults.items()}
     # The address first: values may refer to variables before them.
     given = [POD_IP, *([_engine_key(*engine_key)] if engine_key else [])]
@@ -60,11 +73,11 @@ def _engine_key(secret: str, key: str) -> Manifest:
     return {"name": names.ENGINE_KEY, "valueFrom": {"secretKeyRef": reference}}
 
 
-def _render(text: str, data: template.Data, *, runtime: InferenceRuntime, field: str) -> str:
+def _render(text: str, data: template.Data, *, field: str, hint: str = "") -> str:
     try:
         return template.render(text, data)
     except functions.TemplateError as error:
         raise SpecError(
             spec_errors.RENDER,
-            f"InferenceRuntime {runtime.metadata.name}: spec.container.{field}: {error}",
+            f"{field}: {error}{hint}",
         ) from error

@@ -106,7 +106,7 @@ def render_service(inputs: DeploymentInputs) -> Manifest:
     key, spec = inputs.service.key, inputs.runtime.spec
     port = spec.container.port
     metrics = spec.metrics
-    scraped = metrics is not None and metrics.port == port.name
+    scraped = metrics is not None and metrics.port in (names.BACKEND_PORT, port.name)
     annotations = {
         "prometheus.io/scrape": "true",
         "prometheus.io/path": metrics.path if metrics else "",
@@ -128,7 +128,12 @@ def render_service(inputs: DeploymentInputs) -> Manifest:
             "type": "ClusterIP",
             "selector": names.selector(key),
             "ports": [
-                {"name": port.name, "port": PORT, "targetPort": port.name, "protocol": "TCP"}
+                {
+                    "name": names.BACKEND_PORT,
+                    "port": PORT,
+                    "targetPort": port.name,
+                    "protocol": "TCP",
+                }
             ],
         },
     }

@@ -99,6 +99,7 @@ def render(
                 runtime,
                 model,
                 startup_s=inputs.probes.startup_s,
+                storage_env=storage.env,
                 warns_of_unguarded=release.backend_guard == "warn"
                 and inputs.options.engine_key is None,
             ),

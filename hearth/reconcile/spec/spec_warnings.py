@@ -1,12 +1,13 @@
 """Warnings of a spec: what works, but maybe not as its author means."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.runtime import InferenceRuntime
-from hearth.cache.source import Source
+from hearth.cache import volume
+from hearth.cache.source import Hub, Source
 
 
 def warnings(
@@ -15,12 +16,14 @@ def warnings(
     model: Source,
     *,
     startup_s: int,
+    storage_env: Mapping[str, str],
     warns_of_unguarded: bool,
 ) -> Iterator[str]:
     """Sentences for a condition and its Event; each names its field and says what to do.
 
-    `startup_s`: how long the startup probe lets an engine load.  `warns_of_unguarded`: whether
-    nothing but the gateway asks for the key of a service that has one.
+    `startup_s`: how long the startup probe lets an engine load.  `storage_env`: variables that come
+    with cache and source.  `warns_of_unguarded`: whether nothing but the gateway asks for the key
+    of a service that has one.
     """
     spec, scaling = service.spec, service.spec.scaling
     queue, needed = spec.endpoint.max_queue, scaling.target * scaling.max
@@ -36,6 +39,7 @@ def warnings(
             "spec.cache.strategy: a NodeLocalPVC claim is ReadWriteOnce, so all"
             f" {scaling.max} replicas must run on one node; use HostPath or None to spread them"
         )
+    yield from _cache_variables(runtime, model, storage_env)
     if startup_s < scaling.activation_timeout:
         yield (
             f"InferenceRuntime {runtime.name}: spec.health.startup gives up after {startup_s} s,"
@@ -43,7 +47,7 @@ def warnings(
             " failureThreshold"
         )
     metrics, port = runtime.spec.metrics, runtime.spec.container.port
-    if metrics is not None and metrics.port != port.name:
+    if metrics is not None and metrics.port not in (names.BACKEND_PORT, port.name):
         yield (
             f"InferenceRuntime {runtime.name}: spec.metrics.port: there is no port"
             f" {metrics.port!r}; the container's is {port.name!r}, so metrics are not announced"
@@ -60,3 +64,28 @@ def warnings(
             " NetworkPolicy (backends.guard=policy in its chart), or write one and set it to off,"
             " or give the engine a key of its own (hearth.dev/engine-key of its InferenceRuntime)"
         )
+
+
+def _cache_variables(
+    runtime: InferenceRuntime, model: Source, storage_env: Mapping[str, str]
+) -> Iterator[str]:
+    own = {variable.name: variable.value for variable in runtime.spec.container.env}
+    field = f"InferenceRuntime {runtime.name}: spec.container.env"
+    for name in volume.FIXED:
+        needed = storage_env.get(name)
+        if needed is not None and name in own and (own[name] or "").lower() != needed:
+            yield (
+                f"{field}: {name} is {needed} for this service, as its spec.model.source and"
+                " spec.cache need it, and the runtime's value has no effect; remove it"
+            )
+    for name in volume.HUB_CACHES:
+        if (
+            name in own
+            and model.hub is Hub.HUGGING_FACE
+            and "HF_HOME" in storage_env
+            and not (own[name] or "").startswith(f"{volume.CACHE}/")
+        ):
+            yield (
+                f"{field}: {name} leads weights past {volume.CACHE}, so the cache of spec.cache"
+                " stays empty and each start downloads them; remove it"
+            )

@@ -7,11 +7,12 @@ from tests.reconcile.builders import runtime
 
 DEVICE = {"accelerator": {"resourceName": "example.com/device"}}
 HOST = {
-    "ascend-driver": ("/usr/local/Ascend/driver", "Directory"),
-    "ascend-npu-smi": ("/usr/local/bin/npu-smi", "File"),
-    "ascend-dcmi": ("/usr/local/dcmi", "Directory"),
-    "ascend-install-info": ("/etc/ascend_install.info", "File"),
+    "ascend-driver": "/usr/local/Ascend/driver",
+    "npu-smi": "/usr/local/bin/npu-smi",
+    "dcmi": "/usr/local/dcmi",
+    "ascend-install-info": "/etc/ascend_install.info",
 }
+"""Without a type: a node that lacks one of them still starts the pod."""
 
 
 def test_nvidia_asks_for_devices_and_nothing_else():
@@ -23,12 +24,9 @@ def test_ascend_borrows_the_driver_of_the_host():
     got = accelerators.render(runtime({"vendor": "ascend", **DEVICE}), accelerators=1)
     assert got == accelerators.DeviceRequest(
         limits={"example.com/device": "1"},
-        volumes=tuple(
-            {"name": name, "hostPath": {"path": path, "type": kind}}
-            for name, (path, kind) in HOST.items()
-        ),
+        volumes=tuple({"name": name, "hostPath": {"path": path}} for name, path in HOST.items()),
         mounts=tuple(
-            {"name": name, "mountPath": path, "readOnly": True} for name, (path, _) in HOST.items()
+            {"name": name, "mountPath": path, "readOnly": True} for name, path in HOST.items()
         ),
     )
 

@@ -17,12 +17,23 @@ def env(*variables, **defaults):
     return container_args.env(service(), by, model_path="org/model", defaults=defaults)
 
 
-def test_arguments_are_rendered_and_the_service_s_come_last_as_they_are():
+def test_arguments_are_rendered_and_the_service_s_come_last():
     got = args(
         {"args": ["--model={{ .Model.Path }}", "{{ .Service.Namespace }}/{{ .Service.Name }}"]},
-        ["--max-model-len=1", "{{ not a template }}"],
+        ["--max-model-len=1", "--alias={{ .Service.Name }}", '{{ "{{" }} braces }}'],
     )
-    assert got == ["--model=org/model", "ai/chat", "--max-model-len=1", "{{ not a template }}"]
+    rendered = ["--max-model-len=1", "--alias=chat", "{{ braces }}"]
+    assert got == ["--model=org/model", "ai/chat", *rendered]
+
+
+def test_a_mistake_in_a_service_s_argument_names_its_field_and_says_how_braces_are_written():
+    with pytest.raises(SpecError) as error:
+        args({}, ["--fine", "{{ not a template }}"])
+    assert error.value.rejection.reason == "Render"
+    assert error.value.rejection.message == (
+        "spec.runtime.argsOverride[1]: {{ not a template }}: a is not a function; there is and, or,"
+        ' eq, ne, not, printf; two braces that are meant as such are written {{ "{{" }}'
+    )
 
 
 def test_without_spec_runtime_there_is_no_args_override():
@@ -45,6 +56,22 @@ def test_the_address_comes_first_and_defaults_last():
 def test_what_the_runtime_sets_wins():
     got = env({"name": "HOME", "value": "/mine"}, {"name": "POD_IP", "value": "::1"}, HOME="/s")
     assert got == [{"name": "HOME", "value": "/mine"}, {"name": "POD_IP", "value": "::1"}]
+
+
+def test_what_a_cache_needs_wins_and_later_variables_mean_it():
+    got = env(
+        {"name": "HF_HOME", "value": "/data"},
+        {"name": "HF_DATASETS_CACHE", "value": "$(HF_HOME)/datasets"},
+        HF_HOME="/cache/hf",
+        HOME="/s",
+    )
+    assert got[1:] == [
+        {"name": "HF_HOME", "value": "/cache/hf"},
+        {"name": "HF_DATASETS_CACHE", "value": "$(HF_HOME)/datasets"},
+        {"name": "HOME", "value": "/s"},
+    ]
+    without_a_cache = env({"name": "HF_HOME", "value": "/data"}, HOME="/s")
+    assert {"name": "HF_HOME", "value": "/data"} in without_a_cache
 
 
 def test_a_name_stands_once_with_its_last_value():

@@ -127,16 +127,18 @@ def test_labels_tell_service_and_runtime_and_the_selector_only_the_service():
     }
 
 
-def test_the_service_leads_to_the_named_port_and_announces_metrics():
+@pytest.mark.parametrize("port", ["api", "http"])
+def test_the_service_leads_to_the_named_port_and_announces_metrics(port):
+    """Its own port is always called http, so `metrics.port` may mean either."""
     by = runtime(
         {
             "container": {"port": {"name": "api", "containerPort": 9000}},
-            "metrics": {"path": "/stats", "port": "api", "queueDepth": "waiting"},
+            "metrics": {"path": "/stats", "port": port, "queueDepth": "waiting"},
         }
     )
     got = find(render(by=by), "Service", "chat-backend")
     assert got["spec"]["ports"] == [
-        {"name": "api", "port": 80, "targetPort": "api", "protocol": "TCP"}
+        {"name": "http", "port": 80, "targetPort": "api", "protocol": "TCP"}
     ]
     assert got["metadata"]["labels"]["serving.hearth.dev/metrics"] == "true"
     said = {k: v for k, v in got["metadata"]["annotations"].items() if "prometheus" in k}

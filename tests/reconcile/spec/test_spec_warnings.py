@@ -11,6 +11,13 @@ def startup(**probe: int):
     return runtime({"health": {"startup": {"httpGet": {"port": 80}, **probe}}})
 
 
+ENV = "InferenceRuntime stub: spec.container.env"
+
+
+def variables(**env: str):
+    return runtime({"container": {"env": [{"name": n, "value": v} for n, v in env.items()]}})
+
+
 @pytest.mark.parametrize(
     ("spec", "by", "expected"),
     [
@@ -34,6 +41,24 @@ def startup(**probe: int):
             ["InferenceRuntime stub: spec.metrics.port: there is no port 'stats'"],
         ),
         ({}, runtime({"metrics": {"queueDepth": "w"}}), []),
+        ({}, runtime({"metrics": {"queueDepth": "w"}, "container": {"port": {"name": "api"}}}), []),
+        ({}, variables(HF_HOME="/data"), [f"{ENV}: HF_HOME is /cache/hf for this service"]),
+        ({}, variables(HF_HOME="/cache/hf"), []),
+        ({"cache": {"strategy": "None"}}, variables(HF_HOME="/data"), []),
+        (
+            {"model": {"source": {"uri": "modelscope://o/m"}}},
+            variables(VLLM_USE_MODELSCOPE="0", MODELSCOPE_CACHE="/data"),
+            [f"{ENV}: MODELSCOPE_CACHE is /cache/modelscope for this service",
+             f"{ENV}: VLLM_USE_MODELSCOPE is true for this service"],
+        ),
+        (
+            {"model": {"source": {"uri": "modelscope://o/m"}}},
+            variables(VLLM_USE_MODELSCOPE="True", HF_HUB_CACHE="/data"),
+            [],
+        ),
+        ({}, variables(HF_HUB_CACHE="/data"), [f"{ENV}: HF_HUB_CACHE leads weights past /cache"]),
+        ({}, variables(HF_HUB_CACHE="/cache/hub"), []),
+        ({"cache": {"strategy": "None"}}, variables(HF_HUB_CACHE="/data"), []),
         ({"endpoint": {"resources": {}}}, runtime(), ["spec.endpoint.resources has no effect"]),
     ],
 )  # fmt: skip
