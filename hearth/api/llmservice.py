@@ -24,13 +24,20 @@ BY_CONTROLLER: dict[str, JsonValue] = {"x-hearth-by-controller": True}
 """Marks a value that Hearth takes for absent fields and the CRD does not store."""
 
 
+class RegistrySecret(Model):
+    """Credentials of a registry, of type kubernetes.io/dockerconfigjson."""
+
+    name: Annotated[str, Field(max_length=253)] = ""
+    """Name of the Secret."""
+
+
 class Source(Model):
     """Where the weights come from."""
 
     uri: Annotated[Text, Field(max_length=2048)]
     """hf://org/model (or huggingface://), modelscope://org/model, pvc://claim[/path] or
     oci://registry/repository@sha256:digest."""
-    secret_ref: LocalObjectReference | None = None
+    secret_ref: RegistrySecret | None = None
     """Secret of type kubernetes.io/dockerconfigjson for an oci:// source."""
 
 

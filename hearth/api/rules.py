@@ -132,6 +132,18 @@ TABLE = (
         field="secretRef",
     ),
     _service(
+        "spec.model.source",
+        "!has(self.secretRef) || !self.uri.startsWith('oci://') || "
+        "(has(self.secretRef.name) && self.secretRef.name != '')",
+        lambda node: (
+            "secretRef" not in node
+            or not node["uri"].startswith("oci://")
+            or bool(node["secretRef"].get("name"))
+        ),
+        "name the Secret with the registry's credentials, of type kubernetes.io/dockerconfigjson",
+        field="secretRef.name",
+    ),
+    _service(
         "spec.runtime",
         "!(has(self.name) && has(self.selector))",
         lambda node: not ("name" in node and "selector" in node),

@@ -7,9 +7,17 @@ from enum import StrEnum
 STAGED = "/models"
 """Where a PVC with staged weights is mounted."""
 
-SUPPORTED = "hf://<org>/<model>, modelscope://<org>/<model> or pvc://<claim>[/<path>]"
+PULLED = "/cache/oci"
+"""Where models of registries lie in a cache, each in a folder of its digest."""
+
+SUPPORTED = (
+    "hf://<org>/<model>, modelscope://<org>/<model>, pvc://<claim>[/<path>] or"
+    " oci://<registry>/<repository>@sha256:<digest>"
+)
 _CLAIM = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
-_DIGEST = re.compile(r"[^@\s]+/[^@\s]+@sha256:[0-9a-f]{64}")
+_REGISTRY = r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[0-9]+)?"
+_REPOSITORY = r"[a-z0-9]+([._/-][a-z0-9]+)*"
+_PINNED = re.compile(rf"{_REGISTRY}/{_REPOSITORY}@sha256:(?P<digest>[a-f0-9]{{64}})")
 
 
 class BadSource(ValueError):
@@ -23,6 +31,8 @@ class Hub(StrEnum):
     MODELSCOPE = "modelscope"
     PVC = "pvc"
     """Nobody: they lie on a PVC already."""
+    OCI = "oci"
+    """A registry; they are pulled into the cache before the engine starts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +44,13 @@ class Source:
     """What the engine is told to serve: `.Model.Path`."""
     pvc: str | None = None
     """The PVC with staged weights."""
+    reference: str | None = None
+    """What is pulled from a registry: `registry/repository@sha256:digest`."""
+
+    @property
+    def uri(self) -> str:
+        """The URI in its one spelling.  Not of staged weights, whose `path` is another."""
+        return f"{self.hub}://{self.reference or self.path}"
 
 
 def parse(uri: str) -> Source:
@@ -52,13 +69,8 @@ def parse(uri: str) -> Source:
                 raise BadSource(f"{uri!r} names no claim; write pvc://<claim>[/<path>]")
             path = f"{STAGED}/{_path(uri, folder)}" if "/" in rest.removesuffix("/") else STAGED
             return Source(hub=Hub.PVC, path=path, pvc=claim)
-        case "oci" if _DIGEST.fullmatch(rest):
-            raise BadSource(f"oci:// is not built yet; use {SUPPORTED}")
         case "oci":
-            raise BadSource(
-                f"{uri!r} names no digest; write oci://<registry>/<repository>@sha256:<digest>,"
-                f" and as oci:// is not built yet, use {SUPPORTED}"
-            )
+            return _pulled(uri, rest)
         case "s3":
             raise BadSource(
                 f"s3:// is not supported; stage the weights on a claim and use pvc://, or use"
@@ -66,6 +78,18 @@ def parse(uri: str) -> Source:
             )
         case _:
             raise BadSource(f"{scheme}:// is not supported; use {SUPPORTED}")
+
+
+def _pulled(uri: str, reference: str) -> Source:
+    match = _PINNED.fullmatch(reference)
+    if match is None:
+        raise BadSource(
+            f"{uri!r} does not name one image by its digest; write"
+            " oci://<registry>/<repository>@sha256:<64 hexadecimal digits>, in lower case and"
+            " without a tag, which may lead to other weights tomorrow"
+        )
+    path = f"{PULLED}/sha256-{match['digest']}"
+    return Source(hub=Hub.OCI, path=path, reference=reference)
 
 
 def _path(uri: str, path: str) -> str:

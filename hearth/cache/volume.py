@@ -62,6 +62,8 @@ def render(
     the cache where there is one, so that compiled kernels outlive the pod, else to a scratch
     volume.  `apart`: see `host_folder`.  Raises BadCache.
     """
+    if model.hub is Hub.OCI:
+        raise BadCache("Prewarm", "spec.model.source.uri: oci:// is not built yet; use hf://")
     # Weights on a PVC need no download: there the field has no meaning, as documented.
     if cache.prewarm and model.pvc is None:
         raise BadCache(

@@ -109,6 +109,16 @@ SIDES = [
     ),
     Sides(
         "LLMService",
+        "spec.model.source.secretRef.name",
+        "name the Secret with the registry's credentials, of type kubernetes.io/dockerconfigjson",
+        [service(model__source={"uri": OCI, "secretRef": {"name": "p"}}), service()],
+        [
+            service(model__source={"uri": OCI, "secretRef": {}}),
+            service(model__source={"uri": OCI, "secretRef": {"name": ""}}),
+        ],
+    ),
+    Sides(
+        "LLMService",
         "spec.runtime",
         "set name or selector, not both",
         [service(), service(runtime={"selector": {"vendor": ["cpu"]}}), service(runtime={})],

@@ -28,14 +28,57 @@ def test_model_uris(uri: str, expected: Source):
 
 
 @pytest.mark.parametrize(
+    "reference",
+    [
+        f"registry/repo@{DIGEST}",
+        f"registry.example.com:5000/team/models/chat_1.b-c@{DIGEST}",
+        f"1.2.3.4/x@{DIGEST}",
+    ],
+)
+def test_a_model_of_a_registry_lies_in_the_folder_of_its_digest(reference: str):
+    path = "/cache/oci/sha256-" + "0" * 64
+    expected = Source(hub=Hub.OCI, path=path, reference=reference)
+    assert source.parse(f"oci://{reference}") == source.parse(f"OCI://{reference}") == expected
+
+
+@pytest.mark.parametrize(
+    ("uri", "spelling"),
+    [
+        ("huggingface://org/model", "hf://org/model"),
+        ("HF://org/model", "hf://org/model"),
+        ("modelscope://org/model", "modelscope://org/model"),
+        (f"oci://registry/repo@{DIGEST}", f"oci://registry/repo@{DIGEST}"),
+    ],
+)
+def test_a_source_has_one_spelling(uri: str, spelling: str):
+    assert source.parse(uri).uri == spelling
+
+
+def test_a_tag_is_told_once():
+    with pytest.raises(source.BadSource) as error:
+        source.parse("oci://registry/repo:tag")
+    assert str(error.value).count("oci://<") == 1
+
+
+@pytest.mark.parametrize(
     ("uri", "message"),
     [
         ("org/model", "names no scheme; write hf://<org>/<model>"),
         ("", "names no scheme"),
         ("s3://bucket/model", "s3:// is not supported; stage the weights on a claim"),
         ("gs://bucket/model", "gs:// is not supported; use hf://"),
-        (f"oci://registry/repo@{DIGEST}", "oci:// is not built yet; use hf://"),
-        ("oci://registry/repo:tag", "names no digest; write oci://<registry>/<repository>@sha256:"),
+        ("oci://registry/repo:tag", "does not name one image by its digest; write oci://<regis"),
+        (f"oci://registry/repo:tag@{DIGEST}", "without a tag"),
+        (f"oci://{DIGEST}", "does not name one image"),
+        (f"oci://repo@{DIGEST}", "does not name one image"),
+        (f"oci://registry/Repo@{DIGEST}", "in lower case"),
+        (f"oci://registry/../repo@{DIGEST}", "does not name one image"),
+        (f"oci://registry//repo@{DIGEST}", "does not name one image"),
+        (f"oci://registry:port/repo@{DIGEST}", "does not name one image"),
+        (f"oci://registry/repo@{DIGEST[:-1]}", "64 hexadecimal digits"),
+        (f"oci://registry/repo@{DIGEST.replace('0', 'A')}", "in lower case"),
+        (f"oci://user:secret@registry/repo@{DIGEST}", "does not name one image"),
+        (f"oci://registry/repo@{DIGEST}\n", "does not name one image"),
         ("hf://", "without empty, . or .."),
         ("hf:///etc/passwd", "without empty, . or .."),
         ("hf://org//model", "without empty, . or .."),

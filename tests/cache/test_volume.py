@@ -129,6 +129,11 @@ def test_errors_name_the_field(cache: Manifest, reason: str, message: str):
     assert message in str(error.value)
 
 
+def test_weights_of_a_registry_are_refused_by_name():
+    with pytest.raises(volume.BadCache, match="oci:// is not built yet"):
+        render({}, "oci://registry/repo@sha256:" + "0" * 64)
+
+
 @pytest.mark.parametrize("strategy", ["SharedPVC", "BakedImage"])
 def test_a_strategy_is_rejected_for_staged_weights_too(strategy: str):
     with pytest.raises(volume.BadCache):

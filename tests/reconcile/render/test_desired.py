@@ -117,7 +117,7 @@ def test_refusals_have_the_known_reasons_and_name_the_field(of, reason: str, mes
 
 def test_a_private_registry_s_secret_is_no_mistake_of_its_own():
     of = service({"model": {"source": {"uri": "oci://r/m:t", "secretRef": {"name": "s"}}}})
-    with pytest.raises(SpecError, match="names no digest"):
+    with pytest.raises(SpecError, match="does not name one image by its digest"):
         render(of)
 
 
