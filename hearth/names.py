@@ -95,8 +95,16 @@ def label_value(text: str) -> str:
 
 
 def selector(key: ServiceKey) -> dict[str, str]:
-    """Labels that select this service's backend pods.  Immutable on a Deployment: never change."""
+    """The selector of a Deployment that Hearth creates.  Immutable there: never change it."""
     return {SERVICE_LABEL: key.name, "app.kubernetes.io/managed-by": MANAGER}
+
+
+def pod_selector(key: ServiceKey) -> dict[str, str]:
+    """What Services, policies and informers know a service's backend pods by.
+
+    No more than that: pods of a Deployment that another controller made keep its labels too.
+    """
+    return {SERVICE_LABEL: key.name}
 
 
 def labels(key: ServiceKey, *, runtime: str | None = None) -> dict[str, str]:

@@ -1,9 +1,9 @@
 """A cluster that is written to only while this process leads."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 
 from hearth.api.meta import Manifest, ServiceKey
-from hearth.cluster.interface import Change, Cluster, Kind, Listing
+from hearth.cluster.interface import Change, Cluster, Kind, LabelSelector, Listing
 from hearth.cluster.leader import Leader
 
 
@@ -19,7 +19,7 @@ class Fenced:
         self._leader = leader
 
     async def list(
-        self, kind: Kind, *, namespace: str = "", labels: Mapping[str, str] | None = None
+        self, kind: Kind, *, namespace: str = "", labels: LabelSelector | None = None
     ) -> Listing:
         return await self._cluster.list(kind, namespace=namespace, labels=labels)
 
@@ -29,7 +29,7 @@ class Fenced:
         *,
         since: str,
         namespace: str = "",
-        labels: Mapping[str, str] | None = None,
+        labels: LabelSelector | None = None,
     ) -> AsyncGenerator[Change, None]:
         return self._cluster.watch(kind, since=since, namespace=namespace, labels=labels)
 

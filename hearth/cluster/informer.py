@@ -17,6 +17,7 @@ from hearth.cluster.interface import (
     Forbidden,
     Kind,
     KindMissing,
+    LabelSelector,
 )
 from hearth.listeners import Listeners
 
@@ -50,7 +51,7 @@ class Informer:
         kind: Kind,
         *,
         namespace: str = "",
-        labels: Mapping[str, str] | None = None,
+        labels: LabelSelector | None = None,
         indexes: Mapping[str, Index] | None = None,
         managed_fields: bool = False,
         keep: Callable[[Manifest], Manifest] | None = None,

@@ -43,6 +43,10 @@ class Change:
     version: str
 
 
+LabelSelector = Mapping[str, str | None]
+"""Labels that an object must bear, all of them; None stands for any value."""
+
+
 class ClusterError(Exception):
     """A cluster's refusal or failure; the message is fit for a condition."""
 
@@ -100,7 +104,7 @@ class Cluster(Protocol):
     """
 
     async def list(
-        self, kind: Kind, *, namespace: str = "", labels: Mapping[str, str] | None = None
+        self, kind: Kind, *, namespace: str = "", labels: LabelSelector | None = None
     ) -> Listing:
         """Objects of a kind; all namespaces when `namespace` is empty."""
         ...
@@ -111,7 +115,7 @@ class Cluster(Protocol):
         *,
         since: str,
         namespace: str = "",
-        labels: Mapping[str, str] | None = None,
+        labels: LabelSelector | None = None,
     ) -> AsyncGenerator[Change, None]:
         """Changes after `since`.  An end without error is normal (watch again); raises Expired.
 

@@ -16,6 +16,7 @@ from hearth.cluster.interface import (
     Expired,
     Forbidden,
     Kind,
+    LabelSelector,
     Listing,
 )
 
@@ -64,7 +65,7 @@ class NamespacedCluster:
         self._refused: set[tuple[Kind, str]] = set()
 
     async def list(
-        self, kind: Kind, *, namespace: str = "", labels: Mapping[str, str] | None = None
+        self, kind: Kind, *, namespace: str = "", labels: LabelSelector | None = None
     ) -> Listing:
         if namespace or not kind.namespaced:
             return await self._cluster.list(kind, namespace=namespace, labels=labels)
@@ -96,7 +97,7 @@ class NamespacedCluster:
         *,
         since: str,
         namespace: str = "",
-        labels: Mapping[str, str] | None = None,
+        labels: LabelSelector | None = None,
     ) -> AsyncGenerator[Change, None]:
         """Read it with `async for` alone: no cancel scope may be opened around one step of it."""
         if namespace or not kind.namespaced:
@@ -128,7 +129,7 @@ class NamespacedCluster:
         return f"<NamespacedCluster to {', '.join(self._namespaces)}>"
 
     async def _merged(
-        self, kind: Kind, since: str, labels: Mapping[str, str] | None
+        self, kind: Kind, since: str, labels: LabelSelector | None
     ) -> AsyncGenerator[Change, None]:
         versions = _split(since)
         if tuple(versions) != self._namespaces:
@@ -158,7 +159,7 @@ class NamespacedCluster:
         kind: Kind,
         namespace: str,
         version: str,
-        labels: Mapping[str, str] | None,
+        labels: LabelSelector | None,
         sender: ObjectSendStream[_Item],
     ) -> None:
         """Watch one namespace, again and again, until it fails."""
@@ -186,7 +187,7 @@ class NamespacedCluster:
         except ClusterError as error:
             await sender.send(error)
 
-    async def _readable(self, kind: Kind, namespace: str, labels: Mapping[str, str] | None) -> None:
+    async def _readable(self, kind: Kind, namespace: str, labels: LabelSelector | None) -> None:
         """Return once this namespace may be listed."""
         while True:
             await anyio.sleep(self._retry_s)

@@ -12,7 +12,7 @@ from hearth.api.runtime import InferenceRuntime
 from hearth.cache import volume
 from hearth.cluster import kinds
 from hearth.cluster.informer import Informer, by_label
-from hearth.cluster.interface import Cluster, Kind
+from hearth.cluster.interface import Cluster, Kind, LabelSelector
 from hearth.reconcile import crd_check
 from hearth.reconcile.apply import ownership
 from hearth.reconcile.render import host_folders
@@ -29,6 +29,9 @@ _SERVICE = "service"
 _RUNTIME = "runtime"
 _FOLDER = "folder"
 _OURS = {"app.kubernetes.io/managed-by": names.MANAGER}
+_BACKENDS: LabelSelector = {names.SERVICE_LABEL: None}
+"""Pods, and what stands above them: those of a Deployment that another controller made bear that
+one's name as their manager."""
 
 
 class Caches:
@@ -83,12 +86,12 @@ class Caches:
             for kind in owned
         }
         self._pods = Informer(
-            cluster, kinds.POD, labels=_OURS, indexes={_SERVICE: by_label(names.SERVICE_LABEL)}
+            cluster, kinds.POD, labels=_BACKENDS, indexes={_SERVICE: by_label(names.SERVICE_LABEL)}
         )
         self._replica_sets = Informer(
             cluster,
             kinds.REPLICA_SET,
-            labels=_OURS,
+            labels=_BACKENDS,
             indexes={_SERVICE: by_label(names.SERVICE_LABEL)},
             keep=ownership.trim_replica_set,
         )

@@ -653,6 +653,8 @@ class TestListAndWatch:
         assert await names(namespace=namespace) == ["a", "b", "c"]
         assert await names(namespace=namespace, labels={"k": "1"}) == ["a", "c"]
         assert await names(namespace=namespace, labels={"k": "1", "l": "x"}) == ["c"]
+        assert await names(namespace=namespace, labels={"l": None}) == ["c"]
+        assert await names(namespace=namespace, labels={"k": "2", "l": None}) == []
         assert await names(namespace="nowhere") == []
 
     async def test_list_items_bear_their_kind(self, cluster, config, namespace):

@@ -13,7 +13,7 @@ from anyio.abc import TaskGroup
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.informer import Informer
-from hearth.cluster.interface import Kind, NotFound
+from hearth.cluster.interface import Kind, LabelSelector, NotFound
 from hearth.cluster.kube.cluster import KubeCluster
 from tests import hanging
 
@@ -107,7 +107,7 @@ class ClusterFixture:
 
     @contextlib.asynccontextmanager
     async def follow(
-        self, kind: Kind, namespace: str, labels: Mapping[str, str] | None = None
+        self, kind: Kind, namespace: str, labels: LabelSelector | None = None
     ) -> AsyncIterator[Informer]:
         """The objects of a kind, kept up to date; an API server that is away is waited for."""
         informer = Informer(

@@ -202,6 +202,7 @@ def seen(manifest):
     """Informers of owned kinds see only what Hearth manages."""
     if manifest["kind"] in ("LLMService", "InferenceRuntime"):
         return True
-    return (manifest["metadata"].get("labels") or {}).get(
-        "app.kubernetes.io/managed-by"
-    ) == names.MANAGER
+    labels = manifest["metadata"].get("labels") or {}
+    if manifest["kind"] in ("Pod", "ReplicaSet"):
+        return names.SERVICE_LABEL in labels
+    return labels.get("app.kubernetes.io/managed-by") == names.MANAGER

@@ -12,7 +12,7 @@ import anyio
 from hearth import names
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import interface, kinds
-from hearth.cluster.interface import Change, Kind, Listing
+from hearth.cluster.interface import Change, Kind, LabelSelector, Listing
 from hearth.cluster.kube import credentials, watch_stream
 from hearth.cluster.kube.transport import Limits, Request, Transport
 
@@ -63,7 +63,7 @@ class KubeCluster:
         await self._credentials.run()
 
     async def list(
-        self, kind: Kind, *, namespace: str = "", labels: Mapping[str, str] | None = None
+        self, kind: Kind, *, namespace: str = "", labels: LabelSelector | None = None
     ) -> Listing:
         for _ in range(2):
             # A page's token lives as long as the server keeps that version: some minutes.
@@ -77,7 +77,7 @@ class KubeCluster:
         *,
         since: str,
         namespace: str = "",
-        labels: Mapping[str, str] | None = None,
+        labels: LabelSelector | None = None,
     ) -> AsyncGenerator[Change, None]:
         first, last = self._limits.watch_s
         ends_after_s = first + int(self._spread() * (last - first + 1))
@@ -185,7 +185,7 @@ class KubeCluster:
         return await self._transport.call(request)
 
     async def _list(
-        self, kind: Kind, namespace: str, labels: Mapping[str, str] | None, *, page: int
+        self, kind: Kind, namespace: str, labels: LabelSelector | None, *, page: int
     ) -> Listing:
         items: list[Manifest] = []
         query = (*((("limit", str(page)),) if page else ()), *_selector(labels))
@@ -217,7 +217,7 @@ def _path_of(manifest: Manifest) -> str:
     return _path(kinds.of(manifest), metadata.get("namespace", ""), metadata["name"])
 
 
-def _selector(labels: Mapping[str, str] | None) -> tuple[tuple[str, str], ...]:
+def _selector(labels: LabelSelector | None) -> tuple[tuple[str, str], ...]:
     if not labels:
         return ()
-    return (("labelSelector", ",".join(f"{k}={v}" for k, v in labels.items())),)
+    return (("labelSelector", ",".join(k if v is None else f"{k}={v}" for k, v in labels.items())),)

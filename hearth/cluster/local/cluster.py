@@ -4,13 +4,13 @@ import datetime
 import random
 import string
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 
 import anyio
 
 from hearth import names
 from hearth.api.meta import Manifest, ServiceKey
-from hearth.cluster.interface import Change, Kind, Listing
+from hearth.cluster.interface import Change, Kind, LabelSelector, Listing
 from hearth.cluster.local.apiserver.store import Store, Validator
 
 _SUFFIX = random.SystemRandom()
@@ -40,7 +40,7 @@ class LocalCluster:
         )
 
     async def list(
-        self, kind: Kind, *, namespace: str = "", labels: Mapping[str, str] | None = None
+        self, kind: Kind, *, namespace: str = "", labels: LabelSelector | None = None
     ) -> Listing:
         return self._store.list(kind, namespace=namespace, labels=labels)
 
@@ -50,7 +50,7 @@ class LocalCluster:
         *,
         since: str,
         namespace: str = "",
-        labels: Mapping[str, str] | None = None,
+        labels: LabelSelector | None = None,
     ) -> AsyncGenerator[Change, None]:
         store = self._store
         quiet = True

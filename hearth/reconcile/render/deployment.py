@@ -126,7 +126,7 @@ def render_service(inputs: DeploymentInputs) -> Manifest:
         },
         "spec": {
             "type": "ClusterIP",
-            "selector": names.selector(key),
+            "selector": names.pod_selector(key),
             "ports": [
                 {
                     "name": names.BACKEND_PORT,

@@ -27,7 +27,7 @@ def render(service: LLMService, *, release: Release) -> Manifest:
             "labels": names.labels(key),
         },
         "spec": {
-            "podSelector": {"matchLabels": names.selector(key)},
+            "podSelector": {"matchLabels": names.pod_selector(key)},
             "policyTypes": ["Ingress"],
             "ingress": [
                 {

@@ -1,11 +1,10 @@
 """What an API server decides about one object when it is written, read or selected."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
-from hearth.cluster.interface import Conflict, Kind
+from hearth.cluster.interface import Conflict, Kind, LabelSelector
 from hearth.cluster.local.apiserver import merge_schema
 from hearth.cluster.local.apiserver.history import Selects
 
@@ -84,14 +83,16 @@ def grace_s(kind: Kind, manifest: Manifest) -> float:
     return float(spec["terminationGracePeriodSeconds"])
 
 
-def selector(namespace: str, labels: Mapping[str, str] | None) -> Selects:
-    wanted = dict(labels or {}).items()
+def selector(namespace: str, labels: LabelSelector | None) -> Selects:
+    wanted = {name: value for name, value in (labels or {}).items() if value is not None}.items()
+    borne = {name for name, value in (labels or {}).items() if value is None}
 
     def selects(manifest: Manifest) -> bool:
         metadata = manifest["metadata"]
         if namespace and metadata.get("namespace") != namespace:
             return False
-        return not wanted or wanted <= metadata.get("labels", {}).items()
+        found: dict[str, str] = metadata.get("labels", {})
+        return wanted <= found.items() and borne <= found.keys()
 
     return selects
 

@@ -1,7 +1,7 @@
 """An API server in memory: versions, generations, apply, subresources, owners, watch history."""
 
 import datetime
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from hearth.api import groups
 from hearth.api.meta import Manifest, ServiceKey, rfc3339
@@ -13,6 +13,7 @@ from hearth.cluster.interface import (
     Invalid,
     Kind,
     KindMissing,
+    LabelSelector,
     Listing,
     NotFound,
 )
@@ -61,7 +62,7 @@ class Store:
         return str(self._version)
 
     def list(
-        self, kind: Kind, *, namespace: str = "", labels: Mapping[str, str] | None = None
+        self, kind: Kind, *, namespace: str = "", labels: LabelSelector | None = None
     ) -> Listing:
         selects = object_meta.selector(namespace, labels)
         found = sorted(item for item in self._kind(kind).items() if selects(item[1]))
@@ -73,7 +74,7 @@ class Store:
         *,
         since: str,
         namespace: str = "",
-        labels: Mapping[str, str] | None = None,
+        labels: LabelSelector | None = None,
     ) -> Iterator[Change]:
         """What happened after `since`.  Raises Expired where that is too long ago."""
         self._kind(kind)
