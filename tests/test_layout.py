@@ -38,7 +38,7 @@ APART = {"behaviour", "chart", "ci", "kubernetes", "lifecycle"}
 ALSO = {
     "cluster/test_admission.py", "cluster/test_contract.py", "cluster/test_crds.py",
     "cluster/test_controllers.py", "cluster/test_pod_ownership.py",
-    "reconcile/test_golden.py",
+    "reconcile/test_golden.py", "reconcile/reference/test_services.py",
     "proxy/wire/test_both_ways.py", "proxy/wire/test_hazards.py",
     "test_docs.py", "test_field_cases.py", "test_glossary.py", "test_hanging.py", "test_hazards.py",
     "test_layout.py", "test_loggers.py", "test_main.py",

@@ -1,0 +1,112 @@
+"""Where a pod of Hearth's differs from the second reference's on purpose, and why."""
+
+from typing import Any, NamedTuple
+
+ANY: Any = object()
+ABSENT: Any = "-"
+
+
+class Meant(NamedTuple):
+    """A difference at a path (`*` stands for one step or more) that is meant."""
+
+    path: str
+    reason: str
+    theirs: Any = ANY
+    ours: Any = ANY
+    only: tuple[str, ...] = ()
+    """Rows in which it may stand; all, where none is named."""
+
+
+DIFFERENCES = [
+    Meant("labels.*", "Hearth's objects bear its own labels, which name service and runtime alike"),
+    Meant(
+        "strategy.*",
+        "one accelerator cannot hold two pods: a surge would wait for ever for a device",
+    ),
+    Meant(
+        "progressDeadlineSeconds",
+        "ten minutes beyond the time that the startup probe gives an engine to load: a slow load is"
+        " no failed roll-out",
+        600,
+    ),
+    Meant(
+        "container.startupProbe.failureThreshold",
+        "the default probe gives a cold start all of its activationTimeout",
+        60,
+        120,
+        ("a long activation",),
+    ),
+    Meant(
+        "pod.enableServiceLinks",
+        "a service called vllm would hand the engine a VLLM_PORT that it cannot read",
+        ABSENT,
+        False,
+    ),
+    Meant("pod.securityContext.*", "an image without root can write to a fresh claim", ABSENT),
+    Meant(
+        "container.securityContext.*",
+        "an engine needs no more rights than it starts with",
+        ABSENT,
+    ),
+    Meant(
+        "container.terminationMessagePolicy",
+        "the end of an engine's log says why it died",
+        ABSENT,
+        "FallbackToLogsOnError",
+    ),
+    Meant("env.POD_IP.*", "an argument may say --host=$(POD_IP)", ABSENT),
+    *(
+        Meant(f"env.{name}", "a place to write for images without root or home", ABSENT)
+        for name in ("HOME", "XDG_CACHE_HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR")
+    ),
+    Meant(
+        "mounts./scratch.*",
+        "a place to write for images without root or home",
+        ABSENT,
+    ),
+    Meant(
+        "mounts./cache.*",
+        "weights that are staged go to no claim of a cache: a folder that goes with the pod",
+        only=("staged weights and a cache",),
+    ),
+    Meant("claim.*", "likewise", ours=ABSENT, only=("staged weights and a cache",)),
+    Meant(
+        "scaling.pollingInterval",
+        "KEDA is pushed what changes; each poll of a thousand services costs",
+        5,
+        15,
+    ),
+    Meant(
+        "scaling.pollingInterval",
+        "KEDA warns of settings that have no meaning above zero",
+        5,
+        ABSENT,
+        ("scaling",),
+    ),
+    Meant(
+        "scaling.cooldownPeriod",
+        "likewise",
+        90,
+        ABSENT,
+        ("scaling",),
+    ),
+    Meant(
+        "scaling.metadata.scalerAddress",
+        "one scaler for all services; with mutual TLS under the service's own name",
+    ),
+    Meant("scaling.metadata.serviceUID", "a service of the same name may follow this one", ABSENT),
+    Meant(
+        "scaling.metadata.serverSecretName",
+        "the scaler that all services share must know which certificate is meant",
+        ABSENT,
+        "scaler-tls",
+        ("mutual TLS of the scaler",),
+    ),
+    Meant(
+        "scaling.metadata.enableTLS",
+        "KEDA dials with TLS from its first connection on",
+        ABSENT,
+        "true",
+        ("mutual TLS of the scaler",),
+    ),
+]
