@@ -36,6 +36,7 @@ APART = {"behaviour", "chart", "ci", "kubernetes", "lifecycle"}
 """Folders of tests that look at the whole, or at what is no part of the program."""
 
 ALSO = {
+    "api/test_reference_specs.py", "reconcile/spec/test_reference_specs.py",
     "cluster/test_admission.py", "cluster/test_contract.py", "cluster/test_crds.py",
     "cluster/test_controllers.py", "cluster/test_pod_ownership.py",
     "reconcile/test_golden.py", "reconcile/reference/test_services.py",

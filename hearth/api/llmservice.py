@@ -13,7 +13,7 @@ Metric = Literal["queueDepth", "kvCacheUtil"]
 ColdStartMode = Literal["keepalive", "reject"]
 AuthenticationKind = Literal["TriggerAuthentication", "ClusterTriggerAuthentication"]
 Positive = Annotated[int, Field(ge=1, le=2**31 - 1)]
-VendorName = Annotated[str, Field(min_length=1, max_length=63)]
+VendorName = Annotated[str, Field(max_length=63)]
 
 BY_TYPE: dict[str, JsonValue] = {
     "x-kubernetes-list-type": "map",
@@ -46,7 +46,7 @@ class ModelSpec(Model):
 
     source: Source | None = None
     """Inline source."""
-    catalog_ref: Text | None = None
+    catalog_ref: Annotated[str, Field(max_length=2048)] | None = None
     """Reserved: a catalog entry.  Accepted here, reported as Degraded."""
 
 
@@ -60,7 +60,7 @@ class RuntimeSelector(Model):
 class RuntimeRef(Model):
     """Which InferenceRuntime serves: by name, or by vendor."""
 
-    name: Text | None = None
+    name: Annotated[str, Field(max_length=253)] | None = None
     """Exact name of an InferenceRuntime."""
     selector: RuntimeSelector | None = None
     """Choice by vendor, then by the runtime's priority."""

@@ -31,9 +31,17 @@ class Rule:
     holds: Callable[[Node], bool]
     """The same as `cel`, of a node whose defaults are filled in and whose types are right."""
     message: str
+    detail: Callable[[Node], str] = lambda node: ""
+    """What Hearth adds to the message of the values, as an API server cannot: for the cost of such
+    an expression it knows no bound."""
     field: str = ""
     """The field below `path` that is at fault, where it is one."""
     groups: tuple[str, ...] = groups.GROUPS
+    compared: tuple[str, ...] | None = None
+    """Set where an object that breaks the rule may be stored already, under CRDs that lack it: the
+    fields below `path` that the rule reads.  The API server then judges an object that is new, and
+    a change of one of these fields, but no other write: the object gets its status, and can be
+    edited.  `path` must always be there, by its defaults."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +67,27 @@ def _seconds(node: Node, field: str) -> float:
     return Duration.parse(node[field])
 
 
-def _if_set(field: str, cel: str) -> str:
-    # The parent's default {} is checked as it stands, before the fields' own defaults are in it.
-    return f"!has(self.{field}) || {cel}"
+def _filled(node: Node, *path: str) -> bool:
+    """Whether the field is there, and neither empty nor below something that is absent."""
+    value: Any = node
+    for step in path:
+        value = value.get(step) or {}
+    return bool(value)
 
 
 _NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 _NOCTAYA = (groups.NOCTAYA,)
+_CATALOG = "has(self.catalogRef) && self.catalogRef != ''"
+_NAMED = "has(self.name) && self.name != ''"
+_SELECTED = "has(self.selector) && has(self.selector.vendor) && size(self.selector.vendor) > 0"
+ONLY_FOR_OCI = (
+    "is for oci:// sources only; remove it. The token of a hub reaches the engine by its runtime's "
+    "env: HF_TOKEN (or MODELSCOPE_API_TOKEN), with valueFrom.secretKeyRef"
+)
+"""What is wrong with the secretRef of another source."""
+NAME_THE_SECRET = (
+    "name the Secret with the registry's credentials, of type kubernetes.io/dockerconfigjson"
+)
 _HANDLERS = ("httpGet", "tcpSocket", "exec", "grpc")
 _SOURCES = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef")
 
@@ -82,6 +104,7 @@ TABLE = (
         lambda node: len(node["metadata"]["name"]) <= MAX_NAME,
         f"a name has at most {MAX_NAME} characters, so that names made from it stay legal",
         field="metadata.name",
+        compared=(),
     ),
     _service(
         "",
@@ -94,6 +117,7 @@ TABLE = (
         "a name is made of lower-case letters, digits and hyphens, begins with a letter and does "
         "not end with a hyphen",
         field="metadata.name",
+        compared=(),
     ),
     _service(
         "",
@@ -102,6 +126,7 @@ TABLE = (
         f"the name {RESERVED_NAME} is reserved for the shared endpoint of the namespace; choose "
         "another",
         field="metadata.name",
+        compared=(),
     ),
     _service(
         "spec",
@@ -113,14 +138,15 @@ TABLE = (
     ),
     _service(
         "spec.model",
-        "!(has(self.source) && has(self.catalogRef))",
-        lambda node: not ("source" in node and "catalogRef" in node),
+        f"!(has(self.source) && {_CATALOG})",
+        lambda node: not ("source" in node and _filled(node, "catalogRef")),
         "set source or catalogRef, not both",
+        groups=_NOCTAYA,
     ),
     _service(
         "spec.model",
-        "has(self.source) || has(self.catalogRef)",
-        lambda node: "source" in node or "catalogRef" in node,
+        f"has(self.source) || {_CATALOG}",
+        lambda node: "source" in node or _filled(node, "catalogRef"),
         "say where the model comes from: set source.uri",
         groups=_NOCTAYA,
     ),
@@ -128,8 +154,9 @@ TABLE = (
         "spec.model.source",
         "!has(self.secretRef) || self.uri.startsWith('oci://')",
         lambda node: "secretRef" not in node or node["uri"].startswith("oci://"),
-        "is for oci:// sources only; remove it",
+        ONLY_FOR_OCI,
         field="secretRef",
+        groups=_NOCTAYA,
     ),
     _service(
         "spec.model.source",
@@ -140,28 +167,23 @@ TABLE = (
             or not node["uri"].startswith("oci://")
             or bool(node["secretRef"].get("name"))
         ),
-        "name the Secret with the registry's credentials, of type kubernetes.io/dockerconfigjson",
+        NAME_THE_SECRET,
         field="secretRef.name",
-    ),
-    _service(
-        "spec.runtime",
-        "!(has(self.name) && has(self.selector))",
-        lambda node: not ("name" in node and "selector" in node),
-        "set name or selector, not both",
-    ),
-    _service(
-        "spec.runtime",
-        "has(self.name) || has(self.selector)",
-        lambda node: "name" in node or "selector" in node,
-        "say which runtime serves: set name or selector.vendor",
         groups=_NOCTAYA,
     ),
     _service(
-        "spec.runtime.selector",
-        "has(self.vendor) && size(self.vendor) > 0",
-        lambda node: bool(node.get("vendor")),
-        "list at least one vendor",
-        field="vendor",
+        "spec.runtime",
+        f"!({_NAMED} && {_SELECTED})",
+        lambda node: not (_filled(node, "name") and _filled(node, "selector", "vendor")),
+        "set name or selector, not both",
+        groups=_NOCTAYA,
+    ),
+    _service(
+        "spec.runtime",
+        f"{_NAMED} || {_SELECTED}",
+        lambda node: _filled(node, "name") or _filled(node, "selector", "vendor"),
+        "say which runtime serves: set name or selector.vendor",
+        groups=_NOCTAYA,
     ),
     _service(
         "spec.runtime.selector",
@@ -173,45 +195,48 @@ TABLE = (
     ),
     _service(
         "spec.scaling",
-        "!has(self.min) || !has(self.max) || self.min <= self.max",
+        "self.min <= self.max",
         lambda node: bool(node["min"] <= node["max"]),
-        "must not be more than max",
+        "must not be more than max (1 by default)",
+        detail=lambda node: f": min is {node['min']}, max is {node['max']}",
         field="min",
+        compared=("min", "max"),
     ),
     _service(
         "spec.scaling",
-        _if_set("activationTimeout", "duration(self.activationTimeout) > duration('0s')"),
+        "duration(self.activationTimeout) > duration('0s')",
         lambda node: _seconds(node, "activationTimeout") > 0,
         "must be longer than 0s",
         field="activationTimeout",
+        compared=("activationTimeout",),
     ),
     _service(
         "spec.scaling",
-        _if_set(
-            "scaleDownStabilization",
-            "[duration(self.scaleDownStabilization)].all(d, d >= duration('0s') && "
-            "d <= duration('1h') && timestamp(0) + d == timestamp(d.getSeconds()))",
-        ),
+        "[duration(self.scaleDownStabilization)].all(d, d >= duration('0s') && "
+        "d <= duration('1h') && timestamp(0) + d == timestamp(d.getSeconds()))",
         lambda node: (
             0 <= _seconds(node, "scaleDownStabilization") <= 3600
             and _seconds(node, "scaleDownStabilization").is_integer()
         ),
         "must be whole seconds from 0s to 1h",
         field="scaleDownStabilization",
+        compared=("scaleDownStabilization",),
     ),
     _service(
         "spec.scaling",
-        _if_set("drainTimeout", "duration(self.drainTimeout) >= duration('0s')"),
+        "duration(self.drainTimeout) >= duration('0s')",
         lambda node: _seconds(node, "drainTimeout") >= 0,
         "must not be negative",
         field="drainTimeout",
+        compared=("drainTimeout",),
     ),
     _service(
         "spec.endpoint.coldStart",
-        _if_set("heartbeatInterval", "duration(self.heartbeatInterval) > duration('0s')"),
+        "duration(self.heartbeatInterval) > duration('0s')",
         lambda node: _seconds(node, "heartbeatInterval") > 0,
         "must be longer than 0s",
         field="heartbeatInterval",
+        compared=("heartbeatInterval",),
     ),
     _runtime(
         "spec",
@@ -271,6 +296,26 @@ def of(kind: str, group: str) -> Iterator[Rule]:
     return (rule for rule in TABLE if rule.kind == kind and group in rule.groups)
 
 
+def validations(rule: Rule) -> tuple[str, list[dict[str, str]]]:
+    """Where in the schema the API server's side of a rule stands, and its entries there."""
+    if rule.compared is None:
+        return rule.path, [_entry(rule, rule.cel, field=rule.field)]
+    # Only the root sees the status, which nothing has when it is created.  A rule with oldSelf is
+    # judged at an update alone.
+    at = f"{rule.path}." if rule.path else ""
+    cel = rule.cel.replace("self.", f"self.{at}")
+    entries = [f"has(self.status) || {cel}"]
+    if rule.compared:
+        same = " && ".join(f"self.{at}{name} == oldSelf.{at}{name}" for name in rule.compared)
+        entries.append(f"!has(oldSelf.status) || {same} || {cel}")
+    return "", [_entry(rule, entry, field=f"{at}{rule.field}") for entry in entries]
+
+
+def _entry(rule: Rule, cel: str, *, field: str) -> dict[str, str]:
+    entry = {"rule": cel, "message": rule.message}
+    return {**entry, "fieldPath": f".{field}"} if field else entry
+
+
 def broken(manifest: Manifest) -> list[Broken]:
     """Every rule that a custom resource breaks; its defaults are filled in.
 
@@ -282,7 +327,8 @@ def broken(manifest: Manifest) -> list[Broken]:
         for path, node in _nodes(manifest, rule.path):
             if not _holds(rule, node):
                 field = tuple(rule.field.split(".")) if rule.field else ()
-                found.append(Broken((*path, *field), rule.message))
+                message = f"{rule.message}{rule.detail(node)}"
+                found.append(Broken((*path, *field), message))
     return found
 
 

@@ -103,7 +103,7 @@ class Metrics(Model):
     """Path to scrape."""
     port: str = "http"
     """Name of the port to scrape."""
-    queue_depth: Text
+    queue_depth: str
     """Waiting requests."""
     kv_cache_util: str | None = None
     """Use of the KV cache."""

@@ -39,11 +39,8 @@ def of(kind: str, group: str) -> Schema:
         },
     }
     for rule in rules.of(kind, group):
-        node = _at(root, rule.path)
-        entry = {"rule": rule.cel, "message": rule.message}
-        if rule.field:
-            entry["fieldPath"] = f".{rule.field}"
-        node.setdefault("x-kubernetes-validations", []).append(entry)
+        path, entries = rules.validations(rule)
+        _at(root, path).setdefault("x-kubernetes-validations", []).extend(entries)
     return root
 
 

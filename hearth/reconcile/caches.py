@@ -205,8 +205,13 @@ class Caches:
             if (runtime := self._runtime(manifest)) is not None:
                 yield runtime
 
+    def all_runtimes(self) -> Iterator[InferenceRuntime]:
+        """Those of every group that can be read."""
+        for group in self._runtimes:
+            yield from self.runtimes(group)
+
     def runtime_rejection(self, runtime: InferenceRuntime) -> SpecRejection | None:
-        """The first rule that a runtime, one of `runtimes`, breaks."""
+        """The first rule that a runtime, one of `all_runtimes`, breaks."""
         return self._parsed_runtimes[runtime.metadata.uid][2]
 
     def owned(self, key: ServiceKey) -> list[Manifest]:

@@ -139,7 +139,7 @@ class ServiceReconciler:
             return SpecOutcome(rejection=parsed.rejection, readable=False), ()
         runtime = None
         try:
-            runtime = runtime_selection.pick(service, self._caches.runtimes(service.group))
+            runtime = runtime_selection.pick(service, self._caches.all_runtimes())
             if broken := parsed.rejection or self._caches.runtime_rejection(runtime):
                 return SpecOutcome(runtime=runtime.name, rejection=broken), ()
             release = replace(self._release, keda=self._caches.keda)

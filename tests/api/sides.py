@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from hearth.api import groups
+from hearth.api import groups, rules
 from hearth.api.meta import Manifest
 from tests.api.samples import GONE, OCI, runtime, service
 
@@ -87,42 +87,59 @@ SIDES = [
         "LLMService",
         "spec.model",
         "set source or catalogRef, not both",
-        [service(), service(model={"catalogRef": "tiny"}), service(model={})],
-        [service(model__catalogRef="tiny"), service(_NOCTAYA, model__catalogRef="tiny")],
+        [
+            service(_NOCTAYA),
+            service(_NOCTAYA, model={"catalogRef": "tiny"}),
+            service(_NOCTAYA, model__catalogRef=""),
+            service(model__catalogRef="tiny"),
+            service(model={}),
+        ],
+        [service(_NOCTAYA, model__catalogRef="tiny")],
     ),
     Sides(
         "LLMService",
         "spec.model",
         "say where the model comes from: set source.uri",
         [service(_NOCTAYA, model={"catalogRef": "tiny"}), service(model={})],
-        [service(_NOCTAYA, model={})],
+        [service(_NOCTAYA, model={}), service(_NOCTAYA, model={"catalogRef": ""})],
     ),
     Sides(
         "LLMService",
         "spec.model.source.secretRef",
-        "is for oci:// sources only; remove it",
-        [service(model__source={"uri": OCI, "secretRef": {"name": "pull"}})],
+        rules.ONLY_FOR_OCI,
         [
-            service(model__source={"uri": uri, "secretRef": {"name": "pull"}})
+            service(_NOCTAYA, model__source={"uri": OCI, "secretRef": {"name": "pull"}}),
+            service(model__source={"uri": "hf://a/b", "secretRef": {"name": "pull"}}),
+        ],
+        [
+            service(_NOCTAYA, model__source={"uri": uri, "secretRef": {"name": "pull"}})
             for uri in ("hf://a/b", "pvc://weights", "oci:/x")
         ],
     ),
     Sides(
         "LLMService",
         "spec.model.source.secretRef.name",
-        "name the Secret with the registry's credentials, of type kubernetes.io/dockerconfigjson",
+        rules.NAME_THE_SECRET,
         [service(model__source={"uri": OCI, "secretRef": {"name": "p"}}), service()],
         [
-            service(model__source={"uri": OCI, "secretRef": {}}),
-            service(model__source={"uri": OCI, "secretRef": {"name": ""}}),
+            service(_NOCTAYA, model__source={"uri": OCI, "secretRef": {}}),
+            service(_NOCTAYA, model__source={"uri": OCI, "secretRef": {"name": ""}}),
         ],
     ),
     Sides(
         "LLMService",
         "spec.runtime",
         "set name or selector, not both",
-        [service(), service(runtime={"selector": {"vendor": ["cpu"]}}), service(runtime={})],
-        [service(runtime__selector={"vendor": ["nvidia"]})],
+        [
+            service(_NOCTAYA),
+            service(_NOCTAYA, runtime={"selector": {"vendor": ["cpu"]}}),
+            service(_NOCTAYA, runtime={"name": "", "selector": {"vendor": ["cpu"]}}),
+            service(_NOCTAYA, runtime__selector={}),
+            service(_NOCTAYA, runtime__selector={"vendor": []}),
+            service(runtime__selector={"vendor": ["nvidia"]}),
+            service(runtime={}),
+        ],
+        [service(_NOCTAYA, runtime__selector={"vendor": ["nvidia"]})],
     ),
     Sides(
         "LLMService",
@@ -131,15 +148,19 @@ SIDES = [
         [
             service(_NOCTAYA, runtime={"selector": {"vendor": ["cpu"]}}),
             service(runtime={"argsOverride": ["--x"]}),
+            service(runtime={"selector": {"vendor": []}}),
         ],
-        [service(_NOCTAYA, runtime={}), service(_NOCTAYA, runtime={"argsOverride": ["--x"]})],
-    ),
-    Sides(
-        "LLMService",
-        "spec.runtime.selector.vendor",
-        "list at least one vendor",
-        [service(runtime={"selector": {"vendor": ["nvidia", "ascend"]}})],
-        [service(runtime={"selector": {}}), service(runtime={"selector": {"vendor": []}})],
+        [
+            service(_NOCTAYA, runtime=value)
+            for value in (
+                {},
+                {"argsOverride": ["--x"]},
+                {"name": ""},
+                {"selector": {}},
+                {"selector": {"vendor": []}},
+                {"name": "", "selector": {}},
+            )
+        ],
     ),
     Sides(
         "LLMService",
@@ -154,7 +175,7 @@ SIDES = [
     Sides(
         "LLMService",
         "spec.scaling.min",
-        "must not be more than max",
+        "must not be more than max (1 by default)",
         [service(scaling={"min": 1}), service(scaling={"min": 3, "max": 3})],
         [service(scaling={"min": 2}), service(scaling={"min": 4, "max": 3})],
     ),

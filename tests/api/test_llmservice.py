@@ -103,7 +103,7 @@ def test_status_is_read():
                 "tls": {"serverSecretName": "a", "authenticationRef": {"name": "b", "kind": "C"}}
             }
         ),
-        samples.service(runtime__name=""),
+        samples.service(runtime__name="a" * 254),
     ],
 )
 def test_enums_minimums_and_required_fields(manifest):

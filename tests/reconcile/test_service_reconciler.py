@@ -537,7 +537,9 @@ async def test_a_broken_rule_keeps_the_runtime_in_the_status(world):
         "LLMService", spec={"model": source, "runtime": {"name": "stub"}, "scaling": scaling}
     )
     await world.reconcile_once()
-    assert world.routes.find(KEY).rejection.message == "spec.scaling.min: must not be more than max"
+    assert world.routes.find(KEY).rejection.message == (
+        "spec.scaling.min: must not be more than max (1 by default): min is 2, max is 1"
+    )
     assert (await world.service())["status"]["resolvedRuntime"] == "stub"
     assert (await world.conditions())["Degraded"] == ("True", "ScaledObject")
     assert await world.objects() == []

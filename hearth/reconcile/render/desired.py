@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from hearth import names
-from hearth.api import options
+from hearth.api import options, rules
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
@@ -149,10 +149,18 @@ def _model(service: LLMService) -> source.Source:
         raise SpecError(
             spec_errors.MODEL, f"spec.model: {problem} source.uri to {source.SUPPORTED}"
         )
+    uri = model.source.uri
     try:
-        return source.parse(model.source.uri)
+        parsed = source.parse(uri)
     except source.BadSource as error:
         raise SpecError(spec_errors.MODEL, f"spec.model.source.uri: {error}") from error
+    if model.source.secret_ref is not None and parsed.hub is not source.Hub.OCI:
+        raise SpecError(spec_errors.MODEL, f"spec.model.source.secretRef: {rules.ONLY_FOR_OCI}")
+    if model.source.secret_ref is not None and not model.source.secret_ref.name:
+        raise SpecError(
+            spec_errors.MODEL, f"spec.model.source.secretRef.name: {rules.NAME_THE_SECRET}"
+        )
+    return parsed
 
 
 def _is_guarded(service: LLMService, release: Release) -> bool:

@@ -15,26 +15,30 @@ IndexKey = tuple[str, str]
 def pick(service: LLMService, runtimes: Iterable[InferenceRuntime]) -> InferenceRuntime:
     """By name; else of the first acceptable vendor that has any, the one of highest priority.
 
-    Only runtimes of the service's own group count.  Raises SpecError, naming equals and what there
-    is.
+    Only runtimes of the service's own group count; those of another are told apart in the words.
+    Raises SpecError, naming equals and what there is.
     """
-    own = {runtime.name: runtime for runtime in runtimes if runtime.group == service.group}
+    there = list(runtimes)
+    own = {runtime.name: runtime for runtime in there if runtime.group == service.group}
     ref = service.spec.runtime
-    if ref is None or (ref.name is None and ref.selector is None):
-        raise _error("spec.runtime chooses none; set spec.runtime.name", own)
-    if ref.name is not None:
-        if ref.name not in own:
-            raise _error(f"spec.runtime.name: there is no InferenceRuntime {ref.name!r}", own)
-        return own[ref.name]
-    vendors = ref.selector.vendor if ref.selector else []
+    name = ref.name if ref is not None else None
+    if name:
+        if name not in own:
+            raise _error(service, f"spec.runtime.name: {_missing(service, name, there)}", own)
+        return own[name]
+    if ref is None or ref.selector is None:
+        raise _error(service, "spec.runtime chooses none; set spec.runtime.name", own)
+    vendors = ref.selector.vendor
     for vendor in vendors:
         candidates = [runtime for runtime in own.values() if runtime.spec.vendor == vendor]
         if candidates:
             return _highest(vendor, candidates)
-    raise _error(
-        f"spec.runtime.selector.vendor: no InferenceRuntime is of {' or '.join(vendors) or 'none'}",
-        own,
+    problem = (
+        f"no InferenceRuntime is of {' or '.join(vendors)}"
+        if vendors
+        else "list at least one vendor, or set spec.runtime.name"
     )
+    raise _error(service, f"spec.runtime.selector.vendor: {problem}", own)
 
 
 def runtime_index_keys(runtime: Manifest) -> Iterator[IndexKey]:
@@ -85,6 +89,21 @@ def _highest(vendor: str, candidates: list[InferenceRuntime]) -> InferenceRuntim
     return best[0]
 
 
-def _error(problem: str, own: dict[str, InferenceRuntime]) -> SpecError:
-    known = ", ".join(sorted(own)[:10]) or "none"
-    return SpecError(spec_errors.RUNTIME, f"{problem} (there is {known})")
+def _missing(service: LLMService, name: str, there: list[InferenceRuntime]) -> str:
+    groups = sorted(runtime.group for runtime in there if runtime.name == name)
+    if not groups:
+        return f"there is no InferenceRuntime {name!r}"
+    return (
+        f"InferenceRuntime {name} is of {groups[0]}; this service is of {service.group}, and needs"
+        " one of its own group: apply that runtime with this apiVersion, too"
+    )
+
+
+def _error(service: LLMService, problem: str, own: dict[str, InferenceRuntime]) -> SpecError:
+    names = sorted(own)
+    known = (
+        f"there is {', '.join(names[:10])}{', …' if names[10:] else ''}"
+        if names
+        else f"there is no InferenceRuntime of {service.group} yet: apply one"
+    )
+    return SpecError(spec_errors.RUNTIME, f"{problem} ({known})")

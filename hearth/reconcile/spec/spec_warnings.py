@@ -26,6 +26,10 @@ def warnings(
     of a service that has one.
     """
     spec, scaling = service.spec, service.spec.scaling
+    if spec.model.catalog_ref:
+        yield "spec.model.catalogRef has no effect beside source; remove it"
+    if spec.runtime is not None and spec.runtime.name and spec.runtime.selector is not None:
+        yield ("spec.runtime.selector has no effect beside name, which wins; remove one of the two")
     queue, needed = spec.endpoint.max_queue, scaling.target * scaling.max
     if queue < needed:
         reached = math.ceil(queue / scaling.target)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hearth.api import rules
 from hearth.reconcile.spec import parse
 from tests.reconcile.builders import runtime
 
@@ -14,6 +15,9 @@ def manifest(spec, **more):
         "apiVersion": "serving.hearth.dev/v1alpha1", "kind": "LLMService",
         "metadata": META, "spec": spec, **more,
     }  # fmt: skip
+
+
+NOCTAYA = {"apiVersion": "serving.noctaya.io/v1alpha1"}
 
 
 @pytest.mark.parametrize(
@@ -73,19 +77,14 @@ def test_the_api_key_of_an_invalid_spec_is_kept(endpoint, secret):
     ("spec", "reason", "message"),
     [
         (
-            {"model": {"source": {"uri": "hf://a/b", "secretRef": {"name": "s"}}}},
-            "ModelResolution",
-            "spec.model.source.secretRef: is for oci:// sources only; remove it",
-        ),
-        (
             {"model": SOURCE, "scaling": {"min": 2, "max": 1}},
             "ScaledObject",
-            "spec.scaling.min: must not be more than max",
+            "spec.scaling.min: must not be more than max (1 by default): min is 2, max is 1",
         ),
         (
             {"model": SOURCE, "scaling": {"min": 2}},
             "ScaledObject",
-            "spec.scaling.min: must not be more than max",
+            "spec.scaling.min: must not be more than max (1 by default): min is 2, max is 1",
         ),
         (
             {"model": SOURCE, "scaling": {"scaleDownStabilization": "1500ms"}},
@@ -98,11 +97,6 @@ def test_the_api_key_of_an_invalid_spec_is_kept(endpoint, secret):
             "spec.scaling.scaleDownStabilization: must be whole seconds from 0s to 1h",
         ),
         (
-            {"model": SOURCE, "runtime": {"name": "a", "selector": {"vendor": ["cpu"]}}},
-            "RuntimeResolution",
-            "spec.runtime: set name or selector, not both",
-        ),
-        (
             {"model": SOURCE, "endpoint": {"coldStart": {"heartbeatInterval": "0s"}}},
             "Render",
             "spec.endpoint.coldStart.heartbeatInterval: must be longer than 0s",
@@ -113,6 +107,29 @@ def test_a_broken_rule_is_a_rejection_in_the_table_s_words(spec, reason, message
     parsed = parse.parse(manifest(spec))
     assert parsed.readable and parsed.rejection is not None
     assert (parsed.rejection.reason, parsed.rejection.message) == (reason, message)
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "message"),
+    [
+        (
+            {"model": {"source": {"uri": "hf://a/b", "secretRef": {"name": "s"}}}},
+            "ModelResolution",
+            f"spec.model.source.secretRef: {rules.ONLY_FOR_OCI}",
+        ),
+        (
+            {"model": SOURCE, "runtime": {"name": "a", "selector": {"vendor": ["cpu"]}}},
+            "RuntimeResolution",
+            "spec.runtime: set name or selector, not both",
+        ),
+    ],
+)
+def test_a_broken_rule_of_one_group(spec, reason, message):
+    spec = {"runtime": {"name": "a"}, **spec}
+    parsed = parse.parse({**manifest(spec), **NOCTAYA})
+    assert parsed.rejection is not None
+    assert (parsed.rejection.reason, parsed.rejection.message) == (reason, message)
+    assert parse.parse(manifest(spec)).rejection is None
 
 
 def test_a_null_is_what_an_api_server_would_drop():

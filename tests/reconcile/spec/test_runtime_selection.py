@@ -42,6 +42,9 @@ def vendors(*names: str):
         (vendors("ascend", "nvidia"), "npu"),
         (vendors("nvidia", "ascend"), "h100"),
         (vendors("amd", "ascend"), "npu"),
+        (by(name="a100", selector={"vendor": ["ascend"]}), "a100"),
+        (by(name="a100", selector={}), "a100"),
+        (by(name="", selector={"vendor": ["ascend"]}), "npu"),
     ],
 )
 def test_by_name_by_vendor_then_by_priority(of, expected: str):
@@ -57,9 +60,15 @@ def test_only_the_service_s_own_group_counts():
     ("of", "message"),
     [
         (by(name="gone"), "spec.runtime.name: there is no InferenceRuntime 'gone' (there is a100,"),
-        (by(name="other"), "there is no InferenceRuntime 'other'"),
+        (
+            by(name="other"),
+            "spec.runtime.name: InferenceRuntime other is of serving.noctaya.io; this service is of"
+            " serving.hearth.dev, and needs one of its own group",
+        ),
         (vendors("amd", "intel"), "spec.runtime.selector.vendor: no InferenceRuntime is of amd or"),
-        (by(selector={}), "no InferenceRuntime is of none"),
+        (by(selector={}), "spec.runtime.selector.vendor: list at least one vendor, or set"),
+        (by(name="", selector={"vendor": []}), "list at least one vendor"),
+        (by(name=""), "spec.runtime chooses none"),
         (by(), "spec.runtime chooses none; set spec.runtime.name (there is a100, cpu-a, cpu-b, h"),
         (
             vendors("cpu"),
@@ -76,8 +85,17 @@ def test_refusals(of, message: str):
 
 def test_without_spec_runtime_none_is_selected():
     of = service().model_copy(update={"spec": service().spec.model_copy(update={"runtime": None})})
-    with pytest.raises(SpecError, match=r"chooses none; set spec.runtime.name \(there is none\)"):
+    with pytest.raises(SpecError, match="chooses none") as error:
         runtime_selection.pick(of, [])
+    assert str(error.value).endswith(
+        "(there is no InferenceRuntime of serving.hearth.dev yet: apply one)"
+    )
+
+
+def test_of_many_runtimes_the_first_ten_are_named():
+    many = [gpu(f"r{number:02}") for number in range(11)]
+    with pytest.raises(SpecError, match=r"\(there is r00, .*, r09, …\)"):
+        runtime_selection.pick(by(name="gone"), many)
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,14 @@ def variables(**env: str):
         ({}, variables(HF_HUB_CACHE="/cache/hub"), []),
         ({"cache": {"strategy": "None"}}, variables(HF_HUB_CACHE="/data"), []),
         ({"endpoint": {"resources": {}}}, runtime(), ["spec.endpoint.resources has no effect"]),
+        ({"model": {"catalogRef": "c"}}, runtime(), ["spec.model.catalogRef has no effect beside"]),
+        ({"model": {"catalogRef": ""}}, runtime(), []),
+        (
+            {"runtime": {"selector": {"vendor": ["nvidia"]}}},
+            runtime(),
+            ["spec.runtime.selector has no effect beside name, which wins"],
+        ),
+        ({"runtime": {"name": "", "selector": {"vendor": ["cpu"]}}}, runtime(), []),
     ],
 )  # fmt: skip
 def test_warnings(spec, by, expected: list[str]):
