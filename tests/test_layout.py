@@ -32,14 +32,14 @@ UNTESTED = {
 }
 """Source files without a test file of their own, and why."""
 
-APART = {"behaviour", "chart", "ci", "kubernetes", "lifecycle"}
+APART = {"behaviour", "chart", "ci", "kubernetes", "lifecycle", "reference"}
 """Folders of tests that look at the whole, or at what is no part of the program."""
 
 ALSO = {
     "api/test_reference_specs.py", "reconcile/spec/test_reference_specs.py",
     "cluster/test_admission.py", "cluster/test_contract.py", "cluster/test_crds.py",
     "cluster/test_controllers.py", "cluster/test_pod_ownership.py",
-    "reconcile/test_golden.py", "reconcile/reference/test_services.py",
+    "reconcile/test_golden.py",
     "proxy/wire/test_both_ways.py", "proxy/wire/test_hazards.py",
     "test_docs.py", "test_field_cases.py", "test_glossary.py", "test_hanging.py", "test_hazards.py",
     "test_layout.py", "test_loggers.py", "test_main.py",

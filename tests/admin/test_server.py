@@ -95,6 +95,7 @@ async def test_field_case_76_a_blind_watch_is_named_and_sends_nobody_away(fixtur
         assert (response.status, await response.json()) == (200, told)
 
 
+@pytest.mark.reference("noctaya:text.queue")
 @pytest.mark.parametrize("path", ["/hearth/queue", "/noctaya/queue"])
 async def test_the_demand_table_has_two_addresses(fixture, http, path):
     fixture.demand.admit(CHAT, limit=3)

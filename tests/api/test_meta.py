@@ -11,6 +11,7 @@ from hearth.api import meta
 from hearth.api.meta import Duration, Metadata, Model, Quantity, ServiceKey
 
 
+@pytest.mark.reference("text.durations")
 @pytest.mark.parametrize(
     ("text", "seconds"),
     [
@@ -23,6 +24,7 @@ def test_durations(text, seconds):
     assert Duration.parse(text) == seconds
 
 
+@pytest.mark.reference("text.durations")
 @pytest.mark.parametrize(
     "text", ["", "10", "1d", "1w", "5 m", "m", "1e3s", "10s\n", "--1s", "PT5M", "9999999999h"]
 )
@@ -40,6 +42,7 @@ def test_durations_are_shown_shortest(text, shown):
     assert Duration.parse(shown) == Duration.parse(text)
 
 
+@pytest.mark.reference("text.quantities")
 @pytest.mark.parametrize(
     ("text", "amount"),
     [

@@ -8,6 +8,7 @@ from hearth.cache.source import Hub, Source
 DIGEST = "sha256:" + "0" * 64
 
 
+@pytest.mark.reference("spec.model.source.uri")
 @pytest.mark.parametrize(
     ("uri", "expected"),
     [
@@ -60,6 +61,7 @@ def test_a_tag_is_told_once():
     assert str(error.value).count("oci://<") == 1
 
 
+@pytest.mark.reference("spec.model.source.uri")
 @pytest.mark.parametrize(
     ("uri", "message"),
     [

@@ -63,6 +63,7 @@ async def read_until(response, part: bytes, times=1) -> bytes:
     return raw
 
 
+@pytest.mark.reference("spec.endpoint.coldStart.mode")
 async def test_a_cold_stream_beats_and_speaks(hearth):
     await hearth.phase("ScaledToZero", "chat")
     async with hearth.chat("chat") as response:
@@ -130,6 +131,7 @@ async def paused_stream(hearth):
         return await response.read()
 
 
+@pytest.mark.reference("spec.endpoint.coldStart.mode")
 async def test_reject_says_when_to_come_back_and_wakes_all_the_same(hearth):
     status, error, headers = await hearth.error("impatient")
     assert (status, error["code"]) == (503, "cold_start")
@@ -160,6 +162,7 @@ async def test_field_case_c4_who_was_told_when_to_come_finds_what_was_started_fo
         assert [pod["pod"] for pod in row["backends"]] == [pod["pod"] for pod in started]
 
 
+@pytest.mark.reference("noctaya:spec.endpoint.maxQueue")
 async def test_a_full_queue_turns_the_next_one_away(hearth):
     async with hearth.chat("narrow") as first, hearth.chat("narrow") as second:
         await hearth.until(lambda row: row["pending"] == 2, "narrow")

@@ -119,6 +119,11 @@ async def test_unknown_model(client):
     assert error.code == "model_not_found" and "nobody" in error.message
 
 
+@pytest.mark.reference(
+    "noctaya:spec.endpoint.authentication.secretRef.name",
+    "noctaya:spec.endpoint.authentication.secretRef.key",
+    "noctaya:text.rotation",
+)
 async def test_keys_and_their_rotation(hearth):
     old, new = client_of(hearth, key="old"), client_of(hearth, key="new")
     async with old, new:

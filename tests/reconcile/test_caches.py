@@ -125,6 +125,7 @@ async def test_old_pods_stay_endpoints_during_a_rollout(world):
     assert not world.caches.backend(service).pods
 
 
+@pytest.mark.reference("text.requeue")
 async def test_a_change_of_a_runtime_enqueues_its_services(world):
     await world.user("LLMService")
     await world.user(

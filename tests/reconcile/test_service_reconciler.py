@@ -14,6 +14,7 @@ async def world():
     return ReconcilerFixture()
 
 
+@pytest.mark.reference("status.resolvedRuntime", "status.endpointURL")
 async def test_a_service_gets_its_objects_a_route_and_a_status(world):
     await world.runtime()
     await world.user("LLMService")

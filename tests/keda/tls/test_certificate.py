@@ -44,6 +44,7 @@ BROKEN_PEM = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n"
 NOT_BASE64 = b"-----BEGIN CERTIFICATE-----\nA\n-----END CERTIFICATE-----\n"
 
 
+@pytest.mark.reference("noctaya:spec.scaling.externalScaler.tls.serverSecretName")
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -93,6 +94,7 @@ def test_who_is_trusted_is_nobody_where_it_is_unreadable(text: bytes):
 START, END = 1_767_225_600.0, 1_767_312_000.0
 
 
+@pytest.mark.reference("noctaya:text.certificate")
 @pytest.mark.parametrize(
     ("names", "now_s", "expected"),
     [

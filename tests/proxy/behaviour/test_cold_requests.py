@@ -67,6 +67,7 @@ async def test_the_end_of_a_hold(name, change, status, code):
             assert 1 <= int(plain.headers["Retry-After"]) <= 59
 
 
+@pytest.mark.reference("spec.scaling.activationTimeout")
 async def test_not_ready_in_time():
     async with stage() as s:
         s.put(activation_timeout_s=0.05, phase="Loading")
@@ -111,6 +112,7 @@ async def test_a_bad_edit_of_a_running_service_leaves_it_serving():
         assert (await s.ask())[0] == 200
 
 
+@pytest.mark.reference("noctaya:spec.endpoint.maxQueue")
 async def test_a_full_queue():
     async with stage() as s:
         s.put(max_queue=2)

@@ -1,6 +1,7 @@
 """Requests to a service that sleeps: held, released in order, or told when to come back."""
 
 import anyio
+import pytest
 
 from hearth.routes import ColdStart, Failure
 from tests.proxy import backend
@@ -54,6 +55,7 @@ async def test_the_time_that_the_engine_takes_is_no_time_of_waiting():
     assert s.record.first_byte_s - s.record.waited_s >= answered_at - asked_at
 
 
+@pytest.mark.reference("spec.endpoint.coldStart.heartbeatInterval")
 async def test_heartbeats_are_one_line_each_and_no_blank_line_stands_before_the_first_event():
     async with backend.running() as server, stage() as s:
         s.put(heartbeat_s=0.01)
@@ -145,6 +147,7 @@ async def test_an_activation_outlives_its_client():
         assert s.record.outcomes == ["client_cancelled"]
 
 
+@pytest.mark.reference("spec.scaling.activationTimeout")
 async def test_reject_says_when_to_come_back_and_wakes_all_the_same():
     async with backend.running() as server, stage() as s:
         s.put(cold_start=ColdStart.REJECT)

@@ -103,6 +103,7 @@ async def test_an_unreadable_key_hides_the_service_from_listings():
 SECRET = KeyRef(secret="keys", key="api")
 
 
+@pytest.mark.reference("noctaya:text.unauthorized")
 @pytest.mark.parametrize("host", [HOST, SHARED])
 @pytest.mark.parametrize(
     "headers",
@@ -180,6 +181,7 @@ async def test_field_case_143_who_waits_for_one_service_is_not_served_by_another
         assert server.calls() == []
 
 
+@pytest.mark.reference("noctaya:spec.endpoint.authentication.secretRef.name")
 async def test_the_key_opens_and_goes_no_further():
     async with backend.running() as server, stage() as s:
         s.secrets["ai/keys"] = {"api": b"sesame"}

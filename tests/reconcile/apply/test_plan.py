@@ -45,6 +45,7 @@ def test_it_is_created_at_its_minimum_and_only_the_second_manager_owns_that(sett
     assert settled.owners_of_replicas() == {names.REPLICAS_MANAGER}
 
 
+@pytest.mark.reference("noctaya:text.replicas")
 def test_replicas_stay_as_the_autoscaler_set_them(settled: PlanFixture):
     settled.store.scale(KEY, replicas=3, manager="keda")
     assert settled.decide() == plan.Plan()
@@ -132,6 +133,7 @@ def test_a_terminating_object_is_not_written(settled: PlanFixture):
     assert settled.decide({"scaling": {"max": 2}}) == plan.Plan()
 
 
+@pytest.mark.reference("text.created once")
 @pytest.mark.parametrize("spec", [{"size": "60Gi"}, {"storageClassName": "fast"}])
 def test_a_pvc_is_written_once(settled: PlanFixture, spec: Manifest):
     got = settled.decide({"cache": spec, "scaling": {"max": 2}})

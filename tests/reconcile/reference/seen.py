@@ -344,6 +344,9 @@ REFUSED = [
         {"runtime": {"name": None, "selector": {"vendor": ["ascend"]}}},
     ),
     Refused("a part of a device", "Render", {"resources": {"fraction": {"cores": 1}}}),
+    Refused(
+        "a part of a device's memory", "Render", {"resources": {"fraction": {"memory": "8Gi"}}}
+    ),
     Refused("a baked image", "Render", {"cache": {"strategy": "BakedImage"}}),
     Refused("a template that is none", "Render", {"runtime": {"argsOverride": ["{{ .Nope }}"]}}),
     Refused(
@@ -372,3 +375,42 @@ UNSTORED: dict[str, dict[str, Any]] = {
     "a secretRef without name": _model(OCI, secretRef={}),
 }
 """What its schema refuses: never served, here or there."""
+
+SHOWS: dict[str, tuple[str, ...]] = {
+    "a hub's model with all defaults": (
+        "spec.model.source",
+        "spec.model.source.uri",
+        "spec.cache.strategy",
+        "spec.cache.size",
+        "spec.vendor",
+        "spec.container.image",
+        "spec.container.args",
+        "spec.accelerator.resourceName",
+        "spec.health.readiness",
+        "spec.health.liveness",
+        "spec.health.startup",
+    ),
+    "staged weights": ("text.staged weights",),
+    "draining": ("spec.scaling.drainTimeout", "text.grace"),
+    "no draining": ("spec.lifecycle.preStopDrain",),
+    "a long activation": ("spec.health.startup",),
+    "two runtimes alike": ("spec.priority",),
+    "authentication without key": ("spec.endpoint.authentication.secretRef.key",),
+    "name and selector": ("spec.runtime.name",),
+    "no runtime": ("spec.runtime.name", "text.schema"),
+    "an empty uri": ("text.schema",),
+    "min above max": ("text.schema",),
+    "an empty selector": ("text.schema",),
+}
+"""What a service shows of the references beside the fields that it sets."""
+
+
+def shown(name: str, service: dict[str, Any], runtime: dict[str, Any], reason: str) -> set[str]:
+    """The fields, reasons and sentences of the references that one service shows."""
+    said = {f"reason.{reason}"} if reason else set()
+    return {*_paths(service, "spec"), *_paths(runtime, "spec"), *SHOWS.get(name, ()), *said}
+
+
+def _paths(over: Any, at: str) -> set[str]:
+    below = over.items() if isinstance(over, dict) else ()
+    return {at}.union(*(_paths(value, f"{at}.{key}") for key, value in below))

@@ -15,6 +15,31 @@ ROWS = [*seen.SERVED]
 BY_NAME = {row.name: row for row in ROWS}
 
 
+def shown():
+    """What each test of one service shows of the references."""
+    for row in ROWS:
+        test = "test_the_same_spec_comes_to_the_same_pod"
+        yield test, row, seen.shown(row.name, row.service, row.runtime, "")
+    for bad in seen.REFUSED:
+        test = "test_the_same_spec_is_refused_for_the_same_reason"
+        yield test, bad, seen.shown(bad.name, bad.service, bad.runtime, bad.reason)
+    for name, service in seen.UNSTORED.items():
+        test = "test_what_its_schema_refuses_is_not_served"
+        yield test, name, seen.shown(name, service, {}, "")
+
+
+SHOWN = {(test, getattr(row, "name", row)): ids for test, row, ids in shown()}
+
+
+def cases(wanted):
+    """The services of one test, each with a mark that names its rows."""
+    return [
+        pytest.param(row, id=getattr(row, "name", row), marks=pytest.mark.reference(*sorted(ids)))
+        for test, row, ids in shown()
+        if test == wanted
+    ]
+
+
 def laid_over(base, over):
     """`base` with `over` upon it; None takes away."""
     if not (isinstance(base, dict) and isinstance(over, dict)):
@@ -52,7 +77,7 @@ def reasons(row, path, theirs, ours):
     ]
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", cases("test_the_same_spec_comes_to_the_same_pod"))
 def test_the_same_spec_comes_to_the_same_pod(row):
     """A difference is one of `meant.DIFFERENCES`, with its reason, or a mistake."""
     assert [found for found in differences(row) if not reasons(row, *found)] == []
@@ -79,7 +104,7 @@ def test_both_groups_come_to_the_same_pod(row):
     assert {path for path in one | other if one.get(path) != other.get(path)} <= {*folder}
 
 
-@pytest.mark.parametrize("row", seen.REFUSED, ids=lambda row: row.name)
+@pytest.mark.parametrize("row", cases("test_the_same_spec_is_refused_for_the_same_reason"))
 async def test_the_same_spec_is_refused_for_the_same_reason(row):
     fixture = ReconcilerFixture()
     for name in ("vllm", *row.others):
@@ -99,7 +124,7 @@ async def test_the_same_spec_is_refused_for_the_same_reason(row):
     assert await fixture.objects() == []
 
 
-@pytest.mark.parametrize("name", seen.UNSTORED)
+@pytest.mark.parametrize("name", cases("test_what_its_schema_refuses_is_not_served"))
 def test_what_its_schema_refuses_is_not_served(name):
     """By the schema, by a rule, or at reconcile."""
     spec = laid_over(seen.SERVICE, seen.UNSTORED[name])

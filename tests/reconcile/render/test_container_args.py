@@ -79,6 +79,7 @@ def test_a_name_stands_once_with_its_last_value():
     assert got[1:] == [{"name": "B", "value": "2"}, {"name": "A", "value": "3"}]
 
 
+@pytest.mark.reference("spec.container.args")
 def test_refusals_name_runtime_field_and_text():
     with pytest.raises(SpecError) as error:
         args({"args": ["fine", "{{ range .Model }}"]})

@@ -53,6 +53,7 @@ def test_shared_memory_is_there_for_any_number_of_devices():
         assert got["containers"][0]["volumeMounts"][0] == {"name": "dshm", "mountPath": "/dev/shm"}
 
 
+@pytest.mark.reference("hearth:spec.imagePullSecrets[].name")
 def test_placement_and_pull_secrets():
     toleration = {"key": "gpu", "operator": "Exists"}
     by = runtime(
@@ -127,6 +128,7 @@ def test_labels_tell_service_and_runtime_and_the_selector_only_the_service():
     }
 
 
+@pytest.mark.reference("spec.metrics.path", "spec.metrics.port")
 @pytest.mark.parametrize("port", ["api", "http"])
 def test_the_service_leads_to_the_named_port_and_announces_metrics(port):
     """Its own port is always called http, so `metrics.port` may mean either."""

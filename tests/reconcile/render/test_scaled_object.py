@@ -69,6 +69,7 @@ def test_the_installation_says_how_often_and_where():
     assert spec["triggers"][0]["metadata"]["scalerAddress"] == "127.0.0.1:9090"
 
 
+@pytest.mark.reference("spec.scaling.scaleDownStabilization")
 @pytest.mark.parametrize("window", ["0s", "1h"])
 def test_the_ends_of_the_window_are_legal(window: str):
     assert render({"scaleDownStabilization": window})["spec"]["cooldownPeriod"] in (0, 3600)
@@ -77,6 +78,7 @@ def test_the_ends_of_the_window_are_legal(window: str):
 TLS = {"externalScaler": {"tls": {"serverSecretName": "s", "authenticationRef": {"name": "a"}}}}
 
 
+@pytest.mark.reference("noctaya:spec.scaling.externalScaler.tls.authenticationRef.kind")
 def test_mutual_tls():
     metadata = {
         "scalerAddress": "chat-scaler.ai.svc:9443",

@@ -34,6 +34,12 @@ def vendors(*names: str):
     return by(selector={"vendor": list(names)})
 
 
+@pytest.mark.reference(
+    "spec.runtime.name",
+    "spec.runtime.selector.vendor",
+    "spec.priority",
+    "text.selection",
+)
 @pytest.mark.parametrize(
     ("of", "expected"),
     [
@@ -56,6 +62,7 @@ def test_only_the_service_s_own_group_counts():
     assert runtime_selection.pick(of, ALL).name == "other"
 
 
+@pytest.mark.reference("text.selection")
 @pytest.mark.parametrize(
     ("of", "message"),
     [
@@ -83,6 +90,7 @@ def test_refusals(of, message: str):
     assert message in error.value.rejection.message
 
 
+@pytest.mark.reference("hearth:spec.runtime")
 def test_without_spec_runtime_none_is_selected():
     of = service().model_copy(update={"spec": service().spec.model_copy(update={"runtime": None})})
     with pytest.raises(SpecError, match="chooses none") as error:

@@ -18,6 +18,12 @@ def variables(**env: str):
     return runtime({"container": {"env": [{"name": n, "value": v} for n, v in env.items()]}})
 
 
+@pytest.mark.reference(
+    "noctaya:spec.endpoint.resources.requests.cpu",
+    "noctaya:spec.endpoint.resources.requests.memory",
+    "noctaya:spec.endpoint.resources.limits.cpu",
+    "noctaya:spec.endpoint.resources.limits.memory",
+)
 @pytest.mark.parametrize(
     ("spec", "by", "expected"),
     [

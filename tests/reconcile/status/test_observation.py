@@ -239,6 +239,7 @@ def deployment(replicas: int, **condition: str) -> Manifest:
 DEADLINE = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
 
 
+@pytest.mark.reference("noctaya:reason.ProgressDeadlineExceeded")
 @pytest.mark.parametrize(
     ("of", "pods", "expected"),
     [

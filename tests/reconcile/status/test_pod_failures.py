@@ -32,12 +32,14 @@ def no_image(container: str, said: str) -> Failure:
     )
 
 
+@pytest.mark.reference("noctaya:reason.ImagePullFailed")
 @pytest.mark.parametrize("reason", ["InvalidImageName", "ErrImageNeverPull", "ImagePullBackOff"])
 def test_an_image_that_cannot_be_pulled_fails_at_once(reason: str):
     diagnosis, _ = diagnosed(waits(reason, "no such image"))
     assert diagnosis == Diagnosis(failure=no_image("serving", "no such image"))
 
 
+@pytest.mark.reference("noctaya:reason.ImagePullFailed")
 def test_an_image_pull_may_fail_once():
     diagnosis, history = diagnosed(waits("ErrImagePull"))
     assert diagnosis == Diagnosis(failure=None)
@@ -104,6 +106,11 @@ BACK_OFF = {
 }
 
 
+@pytest.mark.reference(
+    "noctaya:reason.OOMKilled",
+    "noctaya:reason.CrashLoopBackOff",
+    "noctaya:reason.ContainerRestarting",
+)
 @pytest.mark.parametrize(
     ("of", "reason", "attempt_in_s"),
     [

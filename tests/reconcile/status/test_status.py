@@ -61,6 +61,18 @@ FAILED = ("True", "ImagePullFailed", "container serving: denied")
 PROGRESSING = ("False", "Progressing", "")
 
 
+@pytest.mark.reference(
+    "status.phase",
+    "noctaya:reason.Activating",
+    "noctaya:reason.Starting",
+    "noctaya:reason.ModelLoading",
+    "noctaya:reason.SchedulingDelayed",
+    "noctaya:reason.Inactive",
+    "noctaya:reason.Progressing",
+    "noctaya:reason.Healthy",
+    "noctaya:reason.ScaledToZero",
+    "noctaya:reason.Available",
+)
 @pytest.mark.parametrize(
     ("what", "least", "phase", "ready", "degraded"),
     [
@@ -190,6 +202,7 @@ def test_degraded_stays_until_an_activation_succeeds(
     assert said(build_status(what, before=before), "Degraded") == expected
 
 
+@pytest.mark.reference("status.replicas", "status.conditions")
 def test_a_whole_status():
     got = build_status(seen(pod(ready=True), warnings=("one", "two")))
     now = "2026-01-01T12:00:00Z"
@@ -214,6 +227,7 @@ def test_a_refusal_is_also_why_autoscaling_is_not_ready():
     assert "resolvedRuntime" not in status.manifest(got)
 
 
+@pytest.mark.reference("status.conditions")
 def test_a_time_moves_only_with_the_status():
     before = {
         "conditions": [
@@ -249,6 +263,7 @@ def scaled(truth: str | None, **more: str) -> Manifest:
     return {"metadata": {}, "status": {"conditions": conditions}}
 
 
+@pytest.mark.reference("noctaya:reason.ScaledObjectApplied")
 @pytest.mark.parametrize(
     ("scaled_object", "keda", "paused", "expected"),
     [
