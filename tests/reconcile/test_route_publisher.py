@@ -148,4 +148,7 @@ async def test_field_case_109_the_status_says_what_a_pod_that_loads_answers(worl
     await world.pod_ready()
     await world.reconcile_once()
     told = {c["type"]: c for c in (await world.service())["status"]["conditions"]}["Ready"]
-    assert (told["status"], told.get("message", "")) == ("True", "")
+    assert (told["status"], told["message"]) == (
+        "True",
+        "at least one pod is ready, and requests are served",
+    )

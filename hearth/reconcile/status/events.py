@@ -55,14 +55,7 @@ def _progress(
     delayed = ready.reason in (Stage.UNSCHEDULED, Stage.REFUSED)
     if before.phase == after.phase and not (delayed and _has_changed(old, ready)):
         return
-    sentence = {
-        "Pending": "the backend is wanted and not there yet",
-        "Loading": "the backend is starting",
-        "Ready": f"the backend is ready with {after.replicas} replica(s)",
-        "ScaledToZero": "nobody asks: there are no replicas",
-    }
-    message = ready.message or sentence.get(after.phase or "", "")
-    yield ServiceEvent("Warning" if delayed else "Normal", ready.reason, message)
+    yield ServiceEvent("Warning" if delayed else "Normal", ready.reason, ready.message)
 
 
 def _autoscaling(old: Mapping[str, Condition], now: Condition) -> Iterable[ServiceEvent]:

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from hearth import names
 from hearth.api.meta import Manifest, find_condition
-from hearth.reconcile.status import pod_failures
+from hearth.reconcile.status import mounts, pod_failures
 from hearth.reconcile.status.pod_failures import Diagnosis, PodHistory
 from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
 
@@ -85,8 +85,12 @@ def observe(
             or (None if rejection else _progress_deadline(deployment, replicas))
         )
     message = rejection.message if rejection is not None else ""
+    prepares_again_s = None
     if live:
-        message = _message(stage, live[stages.index(stage)])
+        foremost = live[stages.index(stage)]
+        message = _message(stage, foremost)
+        if stage is Stage.STARTING:
+            message, prepares_again_s = _preparing(foremost, message, history, now_s=now_s)
     return Observed(
         backends=tuple(_backend(pod) for pod in live if pod["status"].get("podIP")),
         failure=failure,
@@ -100,7 +104,11 @@ def observe(
         ready=ready,
         replicas=replicas,
         requeue_after_s=min(
-            (v.requeue_after_s for v in (*diagnoses, blocked) if v.requeue_after_s), default=None
+            filter(
+                None,
+                (*(v.requeue_after_s for v in (*diagnoses, blocked)), prepares_again_s),
+            ),
+            default=None,
         ),
         history=history,
     )
@@ -141,7 +149,7 @@ def _progress_deadline(deployment: Manifest | None, replicas: int) -> Failure | 
         return None
     return Failure(
         reason=pod_failures.PROGRESS_DEADLINE,
-        message=str(condition.get("message", "")),
+        message=str(condition.get("message") or "the pods were not ready in time"),
         brief="its pods were not ready in time",
     )
 
@@ -159,7 +167,7 @@ def _stage(pod: Manifest) -> Stage:
 def _message(stage: Stage, pod: Manifest) -> str:
     match stage:
         case Stage.UNSCHEDULED:
-            return str(find_condition(pod, "PodScheduled").get("message", ""))
+            return _unscheduled(pod)
         case Stage.STARTING:
             waiting = (_serving_status(pod).get("state") or {}).get("waiting") or {}
             reason = waiting.get("reason", "")
@@ -167,6 +175,26 @@ def _message(stage: Stage, pod: Manifest) -> str:
             return "" if reason == "ContainerCreating" else str(waiting.get("message", reason))
         case _:
             return ""
+
+
+def _unscheduled(pod: Manifest) -> str:
+    """The scheduler's words; of claims that are not bound it does not give the names."""
+    words = str(find_condition(pod, "PodScheduled").get("message", ""))
+    claims = mounts.claims(pod)
+    if "PersistentVolumeClaim" not in words or any(claim in words for claim in claims):
+        return words
+    return f"{words} (the pod mounts {', '.join(claims)})" if claims else words
+
+
+def _preparing(
+    pod: Manifest, message: str, history: PodHistory, *, now_s: float
+) -> tuple[str, float | None]:
+    """The message of a pod that has a node, and the seconds after which it may be another."""
+    since_s = history.unmounted_at_s.get(pod["metadata"]["uid"])
+    if message or since_s is None:
+        return message, None
+    left_s = since_s + mounts.PATIENCE_S - now_s
+    return ("", left_s) if left_s > 0 else (mounts.waits_for(pod), None)
 
 
 def _backend(pod: Manifest) -> Backend:

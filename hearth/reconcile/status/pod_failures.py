@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from hearth.api.meta import Duration, Manifest, find_condition, is_condition_true, unix_s
+from hearth.reconcile.status import mounts
 from hearth.routes import Failure
 
 SECOND_SIGHTING_S = 3.0
@@ -50,6 +51,8 @@ class PodHistory:
     """Containers whose image pull backed off once: another attempt does not end the failure."""
     restarts: Mapping[tuple[str, str], int] = field(default_factory=dict)
     """Restarts up to when the pod was last Ready: they belong to an earlier activation."""
+    unmounted_at_s: Mapping[str, float] = field(default_factory=dict)
+    """By pod uid: when its node was first observed to prepare it, before any container."""
     rejected_at_s: float | None = None
     """When the cluster was first observed to reject every pod."""
     inherited: bool = False
@@ -83,7 +86,7 @@ def pod_rejection(deployment: Manifest | None) -> PodRejection | None:
     condition = find_condition(found, "ReplicaFailure")
     if condition.get("status") != "True" or not (found.get("spec") or {}).get("replicas", 1):
         return None
-    message = str(condition.get("message", ""))
+    message = str(condition.get("message") or "the cluster lets no pod in, and does not say why")
     if "exceeded quota" in message:
         return PodRejection(
             message=message, brief="a quota of its namespace is used up", temporary=True
@@ -119,9 +122,13 @@ def update_history(
     """The history with this observation; pods that are gone are dropped.  `now_s`: monotonic."""
     create_failed: dict[tuple[str, str], float] = {}
     pull_failed: set[tuple[str, str]] = set()
+    unmounted: dict[str, float] = {}
     restarts: dict[tuple[str, str], int] = {}
     for pod in pods:
         ready = is_ready(pod)
+        uid = pod["metadata"]["uid"]
+        if mounts.is_preparing(pod):
+            unmounted[uid] = history.unmounted_at_s.get(uid, now_s)
         for status in _statuses(pod):
             key = (pod["metadata"]["uid"], status["name"])
             reason = _waiting(status).get("reason")
@@ -138,6 +145,7 @@ def update_history(
     return PodHistory(
         create_failed_at_s=create_failed,
         pull_failed=frozenset(pull_failed),
+        unmounted_at_s=unmounted,
         restarts=restarts,
         rejected_at_s=since if rejection else None,
     )

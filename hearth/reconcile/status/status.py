@@ -31,6 +31,22 @@ _TRIGGER_ERRORS = (
 """KEDA's reasons for: the scaler did not respond, or with an error; the last two are those of
 2.20.0 and 2.20.1."""
 
+_SENTENCES = {
+    (READY, Stage.READY): "at least one pod is ready, and requests are served",
+    (READY, "ScaledToZero"): "nobody asks, so no pod runs; the next request starts one",
+    (READY, Stage.NONE): "the backend is wanted, and its Deployment has no pod yet",
+    (READY, Stage.UNSCHEDULED): "no node takes the pod, and the scheduler does not say why",
+    (READY, Stage.STARTING): "the pod has a node, which pulls the image and starts the container",
+    (READY, Stage.LOADING): "the engine runs and loads the model; its readiness probe fails so far",
+    (ACTIVE, Stage.READY): "at least one pod serves",
+    (DEGRADED, "Healthy"): "the backend serves",
+    (DEGRADED, "Progressing"): "the backend is on its way, and nothing has failed so far",
+    (DEGRADED, "Inactive"): "no backend is wanted, and nothing is wrong",
+    (AUTOSCALING, "ScaledObjectApplied"): "the ScaledObject is written, and KEDA scales by demand",
+}
+"""What a condition says by itself, by type and reason, where nothing more is known.  No figure is
+in it: a sentence that changed with each request would be a write of the status each time."""
+
 Truth = Literal["True", "False", "Unknown"]
 _LONGEST = 4096
 
@@ -99,7 +115,7 @@ def build_status(
                 if kind in old and old[kind].status == state.status
                 else now,
                 reason=state.reason,
-                message=state.message[:_LONGEST],
+                message=_sentence(kind, state)[:_LONGEST],
             )
             for kind, state in states.items()
         ],
@@ -230,6 +246,15 @@ def failed(service: LLMService) -> ConditionState | None:
     if last is None or last.status != "True" or last.reason not in pod_failures.REASONS:
         return None
     return ConditionState("True", last.reason, last.message)
+
+
+def _sentence(kind: str, state: ConditionState) -> str:
+    """No condition is without words: people read them before they know our reasons."""
+    if state.message:
+        return state.message
+    if kind == ACTIVE and state.status == "False":
+        return f"no pod serves; the condition {READY} says why"
+    return _SENTENCES.get((kind, state.reason), f"{state.reason}, and no more was said")
 
 
 def _phase(

@@ -19,6 +19,10 @@ from hearth.reconcile.status.status import ConditionState, StatusInputs
 from tests.reconcile.builders import UID, WALL, observe, pod, service
 from tests.reconcile.plan_fixture import written
 
+NOBODY_ASKS = "nobody asks, so no pod runs; the next request starts one"
+NO_POD_YET = "the backend is wanted, and its Deployment has no pod yet"
+ON_A_NODE = "the pod has a node, which pulls the image and starts the container"
+SERVED = "at least one pod is ready, and requests are served"
 LATER = WALL + datetime.timedelta(microseconds=1)
 NOTHING = LLMServiceStatus()
 APPLIED = ConditionState("True", "ScaledObjectApplied")
@@ -67,15 +71,15 @@ ADVISED_ELSE = state(warnings=("lower it",))
 @pytest.mark.parametrize(
     ("before", "after", "expected"),
     [
-        (NOTHING, ASLEEP, [("Normal", "ScaledToZero", "nobody asks: there are no replicas")]),
+        (NOTHING, ASLEEP, [("Normal", "ScaledToZero", NOBODY_ASKS)]),
         (ASLEEP, ASLEEP, []),
-        (ASLEEP, PENDING, [("Normal", "Activating", "the backend is wanted and not there yet")]),
-        (PENDING, STARTING, [("Normal", "Starting", "the backend is starting")]),
+        (ASLEEP, PENDING, [("Normal", "Activating", NO_POD_YET)]),
+        (PENDING, STARTING, [("Normal", "Starting", ON_A_NODE)]),
         (STARTING, LOADING, []),
         (PENDING, DELAYED, [("Warning", "SchedulingDelayed", "no node is free")]),
         (STARTING, DELAYED, [("Warning", "SchedulingDelayed", "no node is free")]),
         (DELAYED, state(unscheduled("still none")), []),
-        (LOADING, READY, [("Normal", "Available", "the backend is ready with 1 replica(s)")]),
+        (LOADING, READY, [("Normal", "Available", SERVED)]),
         (PENDING, QUOTA, [("Warning", "PodsRefused", "exceeded quota: q")]),
         (QUOTA, QUOTA, []),
         (STARTING, BROKEN, [("Warning", "ImagePullFailed", "container serving: denied")]),
@@ -85,7 +89,7 @@ ADVISED_ELSE = state(warnings=("lower it",))
             READY,
             [
                 ("Normal", "Recovered", "no longer ImagePullFailed"),
-                ("Normal", "Available", "the backend is ready with 1 replica(s)"),
+                ("Normal", "Available", SERVED),
             ],
         ),
         (READY, REFUSED, [("Warning", "Render", "spec.x: no")]),
@@ -96,14 +100,14 @@ ADVISED_ELSE = state(warnings=("lower it",))
             READY,
             [
                 ("Normal", "Recovered", "no longer Render"),
-                ("Normal", "Available", "the backend is ready with 1 replica(s)"),
+                ("Normal", "Available", SERVED),
                 ("Normal", "ScaledObjectApplied", "autoscaling is ready"),
             ],
         ),
-        (READY, ASLEEP, [("Normal", "ScaledToZero", "nobody asks: there are no replicas")]),
+        (READY, ASLEEP, [("Normal", "ScaledToZero", NOBODY_ASKS)]),
         (BROKEN, ASLEEP, [
             ("Normal", "Recovered", "no longer ImagePullFailed"),
-            ("Normal", "ScaledToZero", "nobody asks: there are no replicas"),
+            ("Normal", "ScaledToZero", NOBODY_ASKS),
         ]),
         (ASLEEP, NO_KEDA, [("Warning", "KEDAMissing", "autoscaling is not ready: no kind")]),
         (NO_KEDA, NO_KEDA, []),

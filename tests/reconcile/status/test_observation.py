@@ -154,6 +154,30 @@ def test_the_stage_of_a_pod(of: Manifest, stage: str, message: str):
     assert (got.stage, got.message) == (stage, message)
 
 
+@pytest.mark.parametrize(
+    ("words", "claims", "message"),
+    [
+        (
+            "0/1 nodes: pod has unbound immediate PersistentVolumeClaims",
+            ["chat-cache", "weights"],
+            "0/1 nodes: pod has unbound immediate PersistentVolumeClaims (the pod mounts"
+            " chat-cache, weights)",
+        ),
+        ("pod has unbound PersistentVolumeClaims", [], "pod has unbound PersistentVolumeClaims"),
+        ('PersistentVolumeClaim "weights" not found', ["weights"], None),
+        ("Insufficient cpu", ["weights"], None),
+    ],
+)
+def test_a_claim_that_a_pod_cannot_be_scheduled_for_is_named(words, claims, message):
+    of = pod(
+        conditions=[{"type": "PodScheduled", "status": "False", "message": words}],
+        over={
+            "spec": {"volumes": [{"persistentVolumeClaim": {"claimName": one}} for one in claims]}
+        },
+    )
+    assert observe(of).message == (message or words)
+
+
 def test_the_stage_is_that_of_the_most_advanced_pod():
     got = observe(named("a", UNSCHEDULED), named("b", pod(running=True)))
     assert (got.stage, got.pods, got.ready) == (Stage.LOADING, 2, 0)

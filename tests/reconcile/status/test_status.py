@@ -1,5 +1,6 @@
 """Observed as a status, row by row."""
 
+import dataclasses
 import datetime
 from typing import Any
 
@@ -58,7 +59,14 @@ UNSCHEDULED = pod(
     conditions=[{"type": "PodScheduled", "status": "False", "message": "no node is free"}]
 )
 FAILED = ("True", "ImagePullFailed", "container serving: denied")
-PROGRESSING = ("False", "Progressing", "")
+PROGRESSING = ("False", "Progressing", "the backend is on its way, and nothing has failed so far")
+SERVES = "at least one pod is ready, and requests are served"
+ASLEEP_WORDS = "nobody asks, so no pod runs; the next request starts one"
+IDLE_WORDS = "no backend is wanted, and nothing is wrong"
+NO_POD = "the backend is wanted, and its Deployment has no pod yet"
+ON_A_NODE = "the pod has a node, which pulls the image and starts the container"
+LOADS = "the engine runs and loads the model; its readiness probe fails so far"
+NONE_SERVES = "no pod serves; the condition Ready says why"
 
 
 @pytest.mark.reference(
@@ -85,24 +93,26 @@ PROGRESSING = ("False", "Progressing", "")
         (seen(BROKEN, demand=1), 0, "Degraded", ("False", *FAILED[1:]), FAILED),
         (seen(BROKEN), 0, "Degraded", ("False", *FAILED[1:]), FAILED),
         # Nothing wanted, no pods.
-        (seen(), 0, "ScaledToZero", ("True", "ScaledToZero", ""), ("False", "Inactive", "")),
+        (seen(), 0, "ScaledToZero",
+         ("True", "ScaledToZero", ASLEEP_WORDS), ("False", "Inactive", IDLE_WORDS)),
         # Pods wanted, none yet: by demand, by the minimum, by whoever scaled.
-        (seen(demand=1), 0, "Pending", ("False", "Activating", ""), PROGRESSING),
-        (seen(), 1, "Pending", ("False", "Activating", ""), PROGRESSING),
-        (seen(deployment=WANTED), 0, "Pending", ("False", "Activating", ""), PROGRESSING),
+        (seen(demand=1), 0, "Pending", ("False", "Activating", NO_POD), PROGRESSING),
+        (seen(), 1, "Pending", ("False", "Activating", NO_POD), PROGRESSING),
+        (seen(deployment=WANTED), 0, "Pending", ("False", "Activating", NO_POD), PROGRESSING),
         # None is let in, which may pass.
         (seen(deployment=NO_ROOM), 0, "Pending",
          ("False", "PodsRefused", "exceeded quota: q"), PROGRESSING),
         # Pods, none ready, with or without demand.
         (seen(UNSCHEDULED, demand=1), 0, "Loading",
          ("False", "SchedulingDelayed", "no node is free"), PROGRESSING),
-        (seen(pod()), 0, "Loading", ("False", "Starting", ""), PROGRESSING),
+        (seen(pod()), 0, "Loading", ("False", "Starting", ON_A_NODE), PROGRESSING),
         (seen(pod(running=True), demand=1), 0, "Loading",
-         ("False", "ModelLoading", ""), PROGRESSING),
+         ("False", "ModelLoading", LOADS), PROGRESSING),
         # Ready.
         (seen(pod(ready=True), demand=1), 0, "Ready",
-         ("True", "Available", ""), ("False", "Healthy", "")),
-        (seen(pod(ready=True)), 1, "Ready", ("True", "Available", ""), ("False", "Healthy", "")),
+         ("True", "Available", SERVES), ("False", "Healthy", "the backend serves")),
+        (seen(pod(ready=True)), 1, "Ready",
+         ("True", "Available", SERVES), ("False", "Healthy", "the backend serves")),
     ],
 )  # fmt: skip
 def test_phase_and_conditions_by_row(
@@ -117,15 +127,19 @@ def test_phase_and_conditions_by_row(
 @pytest.mark.parametrize(
     ("what", "least", "expected"),
     [
-        (seen(), 0, ("False", "ScaledToZero", "")),
-        (seen(demand=1), 0, ("False", "Activating", "")),
-        (seen(UNSCHEDULED), 0, ("False", "SchedulingDelayed", "")),
-        (seen(pod(running=True)), 1, ("False", "ModelLoading", "")),
-        (seen(BROKEN, demand=1), 0, ("False", "ImagePullFailed", "")),
-        (seen(rejection=REFUSED), 0, ("False", "Render", "")),
+        (seen(), 0, ("False", "ScaledToZero", NONE_SERVES)),
+        (seen(demand=1), 0, ("False", "Activating", NONE_SERVES)),
+        (seen(UNSCHEDULED), 0, ("False", "SchedulingDelayed", NONE_SERVES)),
+        (seen(pod(running=True)), 1, ("False", "ModelLoading", NONE_SERVES)),
+        (seen(BROKEN, demand=1), 0, ("False", "ImagePullFailed", NONE_SERVES)),
+        (seen(rejection=REFUSED), 0, ("False", "Render", NONE_SERVES)),
         # What runs goes on, whatever became of the spec.
-        (seen(pod(ready=True), rejection=REFUSED), 0, ("True", "Available", "")),
-        (seen(pod(ready=True), pod()), 0, ("True", "Available", "")),
+        (
+            seen(pod(ready=True), rejection=REFUSED),
+            0,
+            ("True", "Available", "at least one pod serves"),
+        ),
+        (seen(pod(ready=True), pod()), 0, ("True", "Available", "at least one pod serves")),
     ],
 )
 def test_field_case_98_active_tells_whether_a_pod_serves(
@@ -188,8 +202,12 @@ def degraded_by(reason: str, truth: str = "True") -> Manifest:
         # A failure stays until the attempt ends well or nothing is wanted.
         (degraded_by("CrashLoopBackOff"), seen(demand=1), ("True", "CrashLoopBackOff", "told")),
         (degraded_by("OOMKilled"), seen(pod(running=True)), ("True", "OOMKilled", "told")),
-        (degraded_by("OOMKilled"), seen(pod(ready=True)), ("False", "Healthy", "")),
-        (degraded_by("OOMKilled"), seen(), ("False", "Inactive", "")),
+        (
+            degraded_by("OOMKilled"),
+            seen(pod(ready=True)),
+            ("False", "Healthy", "the backend serves"),
+        ),
+        (degraded_by("OOMKilled"), seen(), ("False", "Inactive", IDLE_WORDS)),
         # A rejection ended with its spec.
         (degraded_by("Render"), seen(demand=1), PROGRESSING),
         (degraded_by("OOMKilled", "False"), seen(demand=1), PROGRESSING),
@@ -212,10 +230,16 @@ def test_a_whole_status():
         "replicas": 1,
         "endpointURL": "http://chat.ai.svc/v1",
         "conditions": [
-            condition("Ready", "True", "Available", time=now),
-            condition("Active", "True", "Available", time=now),
-            condition("Degraded", "False", "Healthy", time=now),
-            condition("AutoscalingReady", "True", "ScaledObjectApplied", time=now),
+            condition("Ready", "True", "Available", SERVES, time=now),
+            condition("Active", "True", "Available", "at least one pod serves", time=now),
+            condition("Degraded", "False", "Healthy", "the backend serves", time=now),
+            condition(
+                "AutoscalingReady",
+                "True",
+                "ScaledObjectApplied",
+                "the ScaledObject is written, and KEDA scales by demand",
+                time=now,
+            ),
             condition("Warning", "True", "CheckSpec", "one; two", time=now),
         ],
     }
@@ -251,6 +275,29 @@ def test_an_equal_status_is_not_written():
     again = status.build_status(service(status=kept), seen(demand=1), wall=later)
     assert status.equal(again, service(status=kept).status)
     assert not status.equal(again, build_status(seen()))
+
+
+@pytest.mark.parametrize(
+    ("what", "before"),
+    [
+        (seen(UNSCHEDULED), None),
+        (seen(pod(conditions=[{"type": "PodScheduled", "status": "False"}])), None),
+        (seen(deployment=NO_ROOM), None),
+        (seen(autoscaling=ConditionState("False", "ScaledObjectCheckFailed")), None),
+        (seen(autoscaling=ConditionState("Unknown", "PartialTriggerError")), None),
+    ],
+)
+def test_no_condition_is_without_words(what: StatusInputs, before: Manifest | None):
+    for truth in ({}, {"replicas": 1}):
+        of = dataclasses.replace(what, demand=len(truth))
+        assert all(one.message for one in build_status(of, before=before).conditions)
+
+
+def test_words_of_a_stage_do_not_change_with_figures():
+    """A status is written where it differs: no request may be reason enough."""
+    for pods in ((), (pod(),), (pod(running=True),), (pod(ready=True),)):
+        first = build_status(seen(*pods, demand=1))
+        assert status.equal(first, build_status(seen(*pods, demand=2)))
 
 
 def test_a_long_message_is_cut():
