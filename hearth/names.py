@@ -18,11 +18,19 @@ METRICS_LABEL = f"{DOMAIN}/metrics"
 LEADER_LABEL = f"{DOMAIN}/role"
 """On the leader's own Pod, with the value LEADER: the release's Services select it."""
 LEADER = "leader"
+PREWARM_LABEL = f"{DOMAIN}/prewarm"
+"""On the Job that fetches weights and its pods: the service that they are for."""
+SOURCE_ANNOTATION = f"{DOMAIN}/source"
+STRATEGY_ANNOTATION = f"{DOMAIN}/strategy"
+"""Both on that Job: what it was created with."""
 HASH_ANNOTATION = f"{DOMAIN}/spec-hash"
 LOADING_ANNOTATION = f"{DOMAIN}/loading"
 """On a pod that is marked while it loads; says that the marks beside it are Hearth's."""
 
 CONTAINER = "serving"
+WAIT_CONTAINER = "wait-for-prewarm"
+PREWARM_CONTAINER = "prewarm"
+PULL_CONTAINER = "pull-oci-model"
 ENGINE_KEY = "HEARTH_ENGINE_KEY"
 """Variable of a container whose engine asks for a key of its own."""
 CACHE_VOLUME = "model-cache"
@@ -62,6 +70,19 @@ def scaled_object(key: ServiceKey) -> str:
 
 def cache_pvc(key: ServiceKey) -> str:
     return f"{key.name}-cache"
+
+
+def prewarm_job(key: ServiceKey) -> str:
+    return f"{key.name}-prewarm"
+
+
+def prewarm_labels(key: ServiceKey) -> dict[str, str]:
+    """Labels of the pods that fetch a service's weights.  None of them selects its backend."""
+    return {
+        "app.kubernetes.io/name": prewarm_job(key),
+        "app.kubernetes.io/managed-by": MANAGER,
+        PREWARM_LABEL: key.name,
+    }
 
 
 def release_pods(release: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from pydantic.fields import FieldInfo
 
 from hearth.api import groups, rules, validation_messages
 from hearth.api.meta import Duration
-from hearth.reconcile.render.release import BackendGuard, Release
+from hearth.reconcile.render.release import ORAS_IMAGE, BackendGuard, Release
 from hearth.setting_types import (
     Claims,
     Counts,
@@ -80,6 +80,11 @@ class Settings(BaseModel):
         groups.GROUPS, description="API groups that are served, comma separated."
     )
 
+    prewarm_oras_image: str = Field(
+        ORAS_IMAGE,
+        min_length=1,
+        description="Image of oras, which pulls models of oci://; for those behind a mirror.",
+    )
     polling_interval: Positive = Field(
         Duration(15),
         description="How often KEDA asks.  Push carries the latency, so this can be long.",
@@ -130,6 +135,7 @@ class Settings(BaseModel):
             scaler=scaler,
             polling_interval_s=self.polling_interval,
             shared_service=self.shared_service,
+            oras_image=self.prewarm_oras_image,
         )
 
 

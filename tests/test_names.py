@@ -9,7 +9,7 @@ from hearth.api.meta import ServiceKey
 LABEL = re.compile(r"^[a-z]([-a-z0-9]*[a-z0-9])?$")
 DERIVED = (
     names.deployment, names.backend_service, names.gateway_service, names.scaler_service,
-    names.scaled_object, names.cache_pvc,
+    names.scaled_object, names.cache_pvc, names.prewarm_job,
 )  # fmt: skip
 
 
@@ -24,6 +24,7 @@ def test_derived_names_are_fixed_for_ever():
     key = ServiceKey("ai", "chat")
     assert [derive(key) for derive in DERIVED] == [
         "chat", "chat-backend", "chat", "chat-scaler", "chat", "chat-cache",
+        "chat-prewarm",
     ]  # fmt: skip
     assert names.endpoint_url(key) == "http://chat.ai.svc/v1"
     assert names.release_gateway("hearth") == "hearth-gateway"
@@ -43,3 +44,9 @@ def test_the_runtime_is_a_label_but_selects_nothing():
     assert names.labels(key, runtime="vllm").items() >= names.selector(key).items()
     assert names.RUNTIME_LABEL not in names.selector(key)
     assert names.RUNTIME_LABEL not in names.labels(key)
+
+
+def test_pods_that_fetch_weights_are_no_backend():
+    key = ServiceKey("ai", "chat")
+    assert names.SERVICE_LABEL not in names.prewarm_labels(key)
+    assert names.prewarm_labels(key)[names.PREWARM_LABEL] == "chat"

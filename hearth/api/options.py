@@ -2,11 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 from hearth.api.meta import Duration
 
 PREFIX = "hearth.dev/"
+
+
+MODEL_PATH = f"{PREFIX}model-path"
+ModelPath = Literal["hub", "local"]
 
 
 class BadOption(ValueError):
@@ -23,6 +27,8 @@ class Options:
     """From forwarding a request to the first byte of the answer."""
     idle_timeout_s: float = 300.0
     """Between two reads of an answer."""
+    model_path: ModelPath = "hub"
+    """What an engine is told to serve: the hub's name of a model, or its folder in the cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +60,12 @@ def _duration(text: str) -> float:
     return float(seconds)
 
 
+def _model_path(text: str) -> str:
+    if text not in get_args(ModelPath):
+        raise ValueError(f"write hub or local, not {text[:80]!r}")
+    return text
+
+
 TABLE = (
     Option(
         name=f"{PREFIX}max-in-flight",
@@ -78,6 +90,16 @@ TABLE = (
         default="5m",
         description="Time between two parts of an answer.",
         read=_duration,
+    ),
+    Option(
+        name=MODEL_PATH,
+        field="model_path",
+        type="hub or local",
+        default="hub",
+        description="What `.Model.Path` stands for where `spec.cache.prewarm` fetches the model of"
+        " a hub: its name, and the engine asks the hub at each start; or with local its folder in"
+        " the cache, and the engine starts without the hub (give it `--served-model-name`).",
+        read=_model_path,
     ),
 )
 

@@ -16,13 +16,13 @@ FIXED = ("HF_HOME", "MODELSCOPE_CACHE", "VLLM_USE_MODELSCOPE")
 empty, and the hub would be another."""
 HUB_CACHES = ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE")
 """Variables that take the place of HF_HOME for weights, where a runtime sets them."""
+SCRATCH_VOLUME: Manifest = {"name": "scratch", "emptyDir": {}}
+SCRATCH_MOUNT: Manifest = {"name": "scratch", "mountPath": SCRATCH}
+HUB_ENV = {"HF_HOME": f"{CACHE}/hf", "MODELSCOPE_CACHE": f"{CACHE}/modelscope"}
+"""As the second group's own controller sets them, so that a filled cache is found again; without a
+cache it sets none of these, and an image may bring weights where the hub looks by itself."""
 _STAGED_VOLUME = "model"
-_SCRATCH_VOLUME = "scratch"
-_REFUSED = {
-    "SharedPVC": "SharedPVC is not built yet; use NodeLocalPVC, HostPath or None",
-    "BakedImage": "BakedImage is not supported; put the weights on a claim and use pvc://, or use"
-    " NodeLocalPVC, HostPath or None",
-}
+_MOUNT: Manifest = {"name": names.CACHE_VOLUME, "mountPath": CACHE}
 
 
 class BadCache(ValueError):
@@ -46,6 +46,8 @@ class Storage:
     """Defaults: what the runtime sets itself wins, but for FIXED."""
     pvc: Manifest | None = None
     """Spec of the PVC that Hearth creates, once."""
+    cache: Manifest | None = None
+    """The volume in which weights are kept, for whoever fills it; None without one."""
 
 
 def render(
@@ -59,26 +61,23 @@ def render(
     """Weights, where they come from a PVC or are kept in a cache, and a place to write.
 
     An image need not run as root, nor have a home: what engines and their libraries write goes to
-    the cache where there is one, so that compiled kernels outlive the pod, else to a scratch
-    volume.  `apart`: see `host_folder`.  Raises BadCache.
+    the cache where there is one that they may write to, so that compiled kernels outlive the pod,
+    else to a scratch volume.  `apart`: see `host_folder`.  Raises BadCache.
     """
-    if model.hub is Hub.OCI:
-        raise BadCache("Prewarm", "spec.model.source.uri: oci:// is not built yet; use hf://")
-    # Weights on a PVC need no download: there the field has no meaning, as documented.
-    if cache.prewarm and model.pvc is None:
+    hub = {"VLLM_USE_MODELSCOPE": "true"} if model.hub is Hub.MODELSCOPE else {}
+    if cache.strategy in ("None", "BakedImage") and model.hub is Hub.OCI:
         raise BadCache(
             "Prewarm",
-            "spec.cache.prewarm is not built yet; set it to false: the first start downloads the"
-            " weights into the cache",
+            f"spec.cache.strategy: {cache.strategy} keeps nothing, and a model of oci:// is pulled"
+            " into a cache before an engine starts; use NodeLocalPVC, SharedPVC or HostPath",
         )
-    hub = {"VLLM_USE_MODELSCOPE": "true"} if model.hub is Hub.MODELSCOPE else {}
-    mount = {"name": names.CACHE_VOLUME, "mountPath": CACHE}
-    # As the second group's own controller sets them, so that a filled cache is found again; without
-    # a cache it sets none of these, and an image may bring weights where the hub looks by itself.
-    env = {"HF_HOME": f"{CACHE}/hf", "MODELSCOPE_CACHE": f"{CACHE}/modelscope", **hub}
     match cache.strategy:
-        case "SharedPVC" | "BakedImage":
-            raise BadCache("Render", f"spec.cache.strategy: {_REFUSED[cache.strategy]}")
+        case "BakedImage":
+            raise BadCache(
+                "Render",
+                "spec.cache.strategy: BakedImage is not supported; put the weights on a claim and"
+                " use pvc://, or use NodeLocalPVC, SharedPVC, HostPath or None",
+            )
         case _ if model.pvc is not None:
             staged = {"claimName": model.pvc, "readOnly": True}
             volume = {"name": _STAGED_VOLUME, "persistentVolumeClaim": staged}
@@ -88,15 +87,22 @@ def render(
             # The weights need no cache; what an engine fetches beside them (an adapter, code of a
             # model) finds the variables and the folder that it has with any other source.
             spare = {"name": names.CACHE_VOLUME, "emptyDir": {}}
-            return _storage((volume, spare), (read, mount), kept=SCRATCH, env=env)
-        case "NodeLocalPVC":
-            claimed = {"claimName": names.cache_pvc(key)}
-            volume = {"name": names.CACHE_VOLUME, "persistentVolumeClaim": claimed}
-            return _storage((volume,), (mount,), kept=CACHE, env=env, pvc=_pvc(cache))
+            return _storage((volume, spare), (read, _MOUNT), kept=SCRATCH, env=HUB_ENV | hub)
+        case "NodeLocalPVC" | "SharedPVC":
+            claim = {"claimName": names.cache_pvc(key)}
+            filled = {"name": names.CACHE_VOLUME, "persistentVolumeClaim": claim}
+            shared = cache.strategy == "SharedPVC"
+            # The Job is the one that writes.
+            if model.hub is Hub.OCI or (shared and cache.prewarm):
+                read = {**filled, "persistentVolumeClaim": {**claim, "readOnly": True}}
+                return _read_only(read, filled, env=hub, pvc=_pvc(cache))
+            return _cached(filled, env=hub, pvc=_pvc(cache))
         case "HostPath":
             folder = {"path": host_folder(key, group, apart=apart), "type": "DirectoryOrCreate"}
-            volume = {"name": names.CACHE_VOLUME, "hostPath": folder}
-            return _storage((volume,), (mount,), kept=CACHE, env=env)
+            filled = {"name": names.CACHE_VOLUME, "hostPath": folder}
+            if model.hub is Hub.OCI:
+                return _read_only(filled, filled, env=hub)
+            return _cached(filled, env=hub)
         case "None":
             return _storage((), (), kept=SCRATCH, env=hub)
         case other:
@@ -114,10 +120,27 @@ def host_folder(key: ServiceKey, group: str, *, apart: bool = False) -> str:
 def _pvc(cache: llmservice.Cache) -> Manifest:
     storage_class = cache.storage_class_name
     return {
-        "accessModes": ["ReadWriteOnce"],
+        "accessModes": ["ReadWriteMany" if cache.strategy == "SharedPVC" else "ReadWriteOnce"],
         "resources": {"requests": {"storage": str(cache.size)}},
         **({"storageClassName": storage_class} if storage_class else {}),
     }
+
+
+def _cached(filled: Manifest, *, env: dict[str, str], pvc: Manifest | None = None) -> Storage:
+    """A cache that the server fills, or may add to."""
+    return _storage((filled,), (_MOUNT,), kept=CACHE, env=HUB_ENV | env, pvc=pvc, cache=filled)
+
+
+def _read_only(
+    read: Manifest, filled: Manifest, *, env: dict[str, str], pvc: Manifest | None = None
+) -> Storage:
+    """A cache that the server only reads."""
+    mount = {**_MOUNT, "readOnly": True}
+    # Code that comes with a model is copied before it is run, by default below HF_HOME.
+    modules = {"HF_MODULES_CACHE": f"{SCRATCH}/hf-modules"}
+    return _storage(
+        (read,), (mount,), kept=SCRATCH, env=HUB_ENV | modules | env, pvc=pvc, cache=filled
+    )
 
 
 def _storage(
@@ -127,10 +150,11 @@ def _storage(
     kept: str,
     env: dict[str, str],
     pvc: Manifest | None = None,
+    cache: Manifest | None = None,
 ) -> Storage:
     return Storage(
-        volumes=(*volumes, {"name": _SCRATCH_VOLUME, "emptyDir": {}}),
-        mounts=(*mounts, {"name": _SCRATCH_VOLUME, "mountPath": SCRATCH}),
+        volumes=(*volumes, SCRATCH_VOLUME),
+        mounts=(*mounts, SCRATCH_MOUNT),
         env={
             "HOME": SCRATCH,
             "XDG_CACHE_HOME": f"{kept}/xdg",
@@ -139,4 +163,5 @@ def _storage(
             **env,
         },
         pvc=pvc,
+        cache=cache,
     )

@@ -20,7 +20,7 @@ from hearth.reconcile.spec import parse, runtime_selection
 from hearth.reconcile.spec.parse import ParsedService
 from hearth.routes import SpecRejection
 
-OWNED = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.PVC)
+OWNED = (kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.PVC, kinds.JOB)
 """Kinds of the objects that Hearth writes for a service."""
 OWNED_AND_POLICIES = (*OWNED, kinds.NETWORK_POLICY)
 """The same where it writes a NetworkPolicy for services with authentication."""

@@ -42,6 +42,7 @@ def test_node_local_pvc():
             "accessModes": ["ReadWriteOnce"],
             "resources": {"requests": {"storage": "50Gi"}},
         },
+        cache={"name": "model-cache", "persistentVolumeClaim": {"claimName": "chat-cache"}},
     )
 
 
@@ -62,13 +63,12 @@ def test_size_and_storage_class_of_the_pvc():
     ],
 )
 def test_host_path(group: str, folder: str):
+    cache = {"name": "model-cache", "hostPath": {"path": folder, "type": "DirectoryOrCreate"}}
     assert render({"strategy": "HostPath"}, "hf://org/model", group) == volume.Storage(
-        volumes=(
-            {"name": "model-cache", "hostPath": {"path": folder, "type": "DirectoryOrCreate"}},
-            SCRATCH_VOLUME,
-        ),
+        volumes=(cache, SCRATCH_VOLUME),
         mounts=({"name": "model-cache", "mountPath": "/cache"}, SCRATCH_MOUNT),
         env=ON_CACHE,
+        cache=cache,
     )
 
 
@@ -117,9 +117,7 @@ def test_modelscope_is_set_in_the_environment(strategy: str, rest: dict[str, str
 @pytest.mark.parametrize(
     ("cache", "reason", "message"),
     [
-        ({"strategy": "SharedPVC"}, "Render", "spec.cache.strategy: SharedPVC is not built yet"),
         ({"strategy": "BakedImage"}, "Render", "spec.cache.strategy: BakedImage is not supported"),
-        ({"prewarm": True}, "Prewarm", "spec.cache.prewarm is not built yet"),
     ],
 )
 def test_errors_name_the_field(cache: Manifest, reason: str, message: str):
@@ -129,12 +127,66 @@ def test_errors_name_the_field(cache: Manifest, reason: str, message: str):
     assert message in str(error.value)
 
 
-def test_weights_of_a_registry_are_refused_by_name():
-    with pytest.raises(volume.BadCache, match="oci:// is not built yet"):
-        render({}, "oci://registry/repo@sha256:" + "0" * 64)
+OCI = "oci://registry/repo@sha256:" + "0" * 64
 
 
-@pytest.mark.parametrize("strategy", ["SharedPVC", "BakedImage"])
-def test_a_strategy_is_rejected_for_staged_weights_too(strategy: str):
+@pytest.mark.parametrize("strategy", ["None", "BakedImage"])
+def test_weights_of_a_registry_need_a_cache(strategy: str):
+    with pytest.raises(volume.BadCache) as error:
+        render({"strategy": strategy}, OCI)
+    assert error.value.reason == "Prewarm"
+    assert str(error.value).startswith(f"spec.cache.strategy: {strategy} keeps nothing")
+
+
+READ = {"name": "model-cache", "mountPath": "/cache", "readOnly": True}
+ON_READ = ON_SCRATCH | {
+    "HF_HOME": "/cache/hf",
+    "MODELSCOPE_CACHE": "/cache/modelscope",
+    "HF_MODULES_CACHE": "/scratch/hf-modules",
+}
+
+
+def test_a_shared_claim_is_filled_by_its_servers_without_prewarming():
+    got = render({"strategy": "SharedPVC"}, "hf://org/model")
+    assert got.pvc["accessModes"] == ["ReadWriteMany"]
+    assert got.volumes[0]["persistentVolumeClaim"] == {"claimName": "chat-cache"}
+    assert got.mounts[0] == {"name": "model-cache", "mountPath": "/cache"}
+    assert got.env == ON_CACHE
+
+
+@pytest.mark.parametrize(
+    ("cache", "uri"),
+    [
+        ({"strategy": "SharedPVC", "prewarm": True}, "hf://org/model"),
+        ({"strategy": "SharedPVC"}, OCI),
+        ({"strategy": "NodeLocalPVC"}, OCI),
+    ],
+)
+def test_a_claim_that_a_job_fills_is_read_only_for_the_server(cache: Manifest, uri: str):
+    got = render(cache, uri)
+    claim = {"claimName": "chat-cache"}
+    assert got.volumes[0]["persistentVolumeClaim"] == {**claim, "readOnly": True}
+    assert got.cache == {"name": "model-cache", "persistentVolumeClaim": claim}
+    assert got.mounts[0] == READ
+    # What engines write finds no folder there.
+    assert got.env == ON_READ
+
+
+def test_a_node_s_folder_that_a_job_fills_is_read_only_for_the_server():
+    got = render({"strategy": "HostPath"}, OCI)
+    assert got.volumes[0] == got.cache
+    assert (got.mounts[0], got.env) == (READ, ON_READ)
+
+
+def test_a_claim_for_one_node_stays_writable_with_prewarming():
+    assert render({"prewarm": True}, "hf://org/model") == render({}, "hf://org/model")
+
+
+def test_staged_weights_need_no_shared_claim():
+    got = render({"strategy": "SharedPVC", "prewarm": True}, "pvc://weights")
+    assert (got.pvc, got.cache) == (None, None)
+
+
+def test_baked_images_are_refused_for_staged_weights_too():
     with pytest.raises(volume.BadCache):
-        render({"strategy": strategy}, "pvc://weights")
+        render({"strategy": "BakedImage"}, "pvc://weights")

@@ -20,6 +20,7 @@ SERVED = {
     ("apps", "deployments/scale"): {"patch"},
     ("", "services"): READ | WRITE,
     ("", "persistentvolumeclaims"): READ | {"create", "patch"},
+    ("batch", "jobs"): READ | WRITE,
     ("keda.sh", "scaledobjects"): READ | WRITE,
     ("networking.k8s.io", "networkpolicies"): READ | WRITE,
     ("", "pods"): READ,
@@ -161,7 +162,6 @@ def test_every_kind_that_the_program_knows_is_reachable(helm):
     known = {(kind.group, kind.plural) for kind in kinds.ALL}
     without = {
         ("", "configmaps"),  # only made by people, for `hearth local`
-        ("batch", "jobs"),  # until Hearth prewarms
         ("keda.sh", "triggerauthentications"),  # KEDA reads them; Hearth only names them
         ("coordination.k8s.io", "leases"),  # in the release's own namespace
     }

@@ -47,6 +47,7 @@ SETTINGS = {
     "backend_guard": ("backends", "guard"),
     "scrape_namespaces": ("backends", "scrapeNamespaces"),
     "mark_loading": ("backends", "markLoading"),
+    "prewarm_oras_image": ("prewarm", "orasImage"),
     "log_level": ("log", "level"),
     "log_format": ("log", "format"),
     "access_log": ("log", "access"),
@@ -73,6 +74,7 @@ OTHER_DEFAULT = {
     "groups": "what is optional is off",
     "backend_guard": "the right to write policies comes with the chart",
     "cluster_domain": "the program's own default is left to it",
+    "prewarm_oras_image": "as above",
 }
 
 

@@ -48,7 +48,9 @@ async def test_a_change_of_an_owned_object_enqueues_its_service(world):
 @pytest.mark.parametrize("kind", [*OWNED, kinds.POD], ids=lambda kind: kind.kind)
 async def test_field_case_64_a_status_that_others_write_asks_for_the_service(world, kind):
     await world.runtime()
-    await world.user("LLMService")
+    model = {"source": {"uri": "hf://org/m"}}
+    prewarmed = {"model": model, "runtime": {"name": "stub"}, "cache": {"prewarm": True}}
+    await world.user("LLMService", spec=prewarmed)
     await world.reconcile_once()
     await world.pod()
     await world.user("LLMService", "other")

@@ -33,6 +33,9 @@
 {{- with .Values.backends.scrapeNamespaces }}
 - {name: HEARTH_SCRAPE_NAMESPACES, value: {{ join "," . | quote }}}
 {{- end }}
+{{- with .Values.prewarm.orasImage }}
+- {name: HEARTH_PREWARM_ORAS_IMAGE, value: {{ . | quote }}}
+{{- end }}
 - {name: HEARTH_MARK_LOADING, value: {{ .Values.backends.markLoading | quote }}}
 - {name: HEARTH_READY_GRACE, value: {{ .Values.gateway.readyGrace | quote }}}
 - {name: HEARTH_DRAIN_LIMIT, value: {{ .Values.gateway.drainLimit | quote }}}

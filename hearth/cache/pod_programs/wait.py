@@ -7,12 +7,15 @@ at once a second; what is waited for is printed at once, then each minute.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 
 
 def main() -> None:
     markers = [path for path in os.environ["HEARTH_WAIT_FOR"].split(":") if path]
+    # The first process of a container has no default for it, and would use up the grace period.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     said_at = None
     while not any(os.path.isfile(path) for path in markers):
         now = time.monotonic()

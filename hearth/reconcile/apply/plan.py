@@ -9,7 +9,7 @@ from hearth.api import groups
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.cluster import kinds
-from hearth.reconcile.apply import drift, ownership
+from hearth.reconcile.apply import drift, ownership, written_once
 from hearth.reconcile.render.desired import Desired
 from hearth.reconcile.spec import spec_errors
 
@@ -81,12 +81,15 @@ def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) 
     """
     observed_by_id = {_identity(manifest): manifest for manifest in observed}
     desired_by_id = {_identity(manifest): manifest for manifest in desired.manifests}
-    for identity in desired_by_id:
-        current = observed_by_id.get(identity)
-        if current is not None and (
-            problem := _rejection(service, desired_by_id[identity], current)
-        ):
-            return Plan(rejection=problem)
+    problems = [
+        problem
+        for identity, manifest in desired_by_id.items()
+        if (current := observed_by_id.get(identity)) is not None
+        and (problem := _rejection(service, manifest, current)) is not None
+    ]
+    if problems:  # all at once: who mends one and is told the next has waited twice
+        message = "; ".join(problem.message for problem in problems)
+        return Plan(rejection=routes.SpecRejection(reason=problems[0].reason, message=message))
     steps: list[Write] = []
     adopted: list[str] = []
     for identity, manifest in desired_by_id.items():
@@ -128,8 +131,8 @@ def _steps(desired: Manifest, observed: Manifest | None, replicas: int) -> Itera
     if kind == kinds.DEPLOYMENT:
         yield from _deployment_steps(desired, observed, replicas)
     elif observed is None:
-        yield Create(desired) if kind == kinds.PVC else Apply(desired)
-    elif kind != kinds.PVC and not drift.matches(desired, observed):
+        yield Create(desired) if kind.kind in written_once.KINDS else Apply(desired)
+    elif kind.kind not in written_once.KINDS and not drift.matches(desired, observed):
         yield Apply(_identified(desired, observed))
 
 
@@ -181,23 +184,9 @@ def _rejection(
 ) -> routes.SpecRejection | None:
     if not ownership.controlled(service, observed) and not ownership.adoptable(service, observed):
         return _not_owned(observed, _remedy(service, observed))
-    if observed["kind"] == kinds.PVC.kind and _has_changed(desired, observed):
-        name = observed["metadata"]["name"]
-        return routes.SpecRejection(
-            reason=spec_errors.CLAIM_CHANGED,
-            message=f"spec.cache: PersistentVolumeClaim {name} was created with another size or"
-            " StorageClass, and a claim is written once; undo the change, or save what you need"
-            " and delete the claim",
-        )
+    if observed["kind"] in written_once.KINDS:
+        return written_once.rejection(desired, observed)
     return None
-
-
-def _has_changed(desired: Manifest, observed: Manifest) -> bool:
-    hashes = [
-        m["metadata"].get("annotations", {}).get(names.HASH_ANNOTATION) for m in (desired, observed)
-    ]
-    # The same amount may be spelled in another way.
-    return hashes[0] != hashes[1] and not drift.matches(desired["spec"], observed["spec"])
 
 
 def _deletions(service: LLMService, orphans: Iterable[Manifest]) -> list[Delete]:
@@ -259,12 +248,12 @@ def _remedy(service: LLMService, observed: Manifest) -> str:
 def _adopting(desired: Manifest, observed: Manifest) -> Manifest:
     """For the observed version only: an object that someone else adopts meanwhile stays theirs.
 
-    A claim is written once: of it nothing but the owner.
+    Of what is written once nothing but the owner.
     """
     made = _identified(desired, observed)
     version = {"resourceVersion": observed["metadata"]["resourceVersion"]}
     metadata = {**made["metadata"], **version}
-    if observed["kind"] != kinds.PVC.kind:
+    if observed["kind"] not in written_once.KINDS:
         return {**made, "metadata": metadata}
     kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences")
     bare = {name: metadata[name] for name in kept if name in metadata}

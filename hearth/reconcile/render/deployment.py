@@ -9,7 +9,7 @@ from hearth.api.runtime import InferenceRuntime
 from hearth.cache.source import Source
 from hearth.cache.volume import Storage
 from hearth.cluster import kinds
-from hearth.reconcile.render import accelerators, container_args, pod_options
+from hearth.reconcile.render import accelerators, container_args, pod_options, prewarm_job
 from hearth.reconcile.render.accelerators import DeviceRequest
 from hearth.reconcile.render.go_template import template
 from hearth.reconcile.render.pod_options import PodOptions
@@ -33,6 +33,8 @@ class DeploymentInputs:
     storage: Storage
     options: PodOptions
     probes: ProbeSettings
+    waits_for: tuple[str, ...] = ()
+    """Files of the cache, of which one must be there before the engine starts."""
 
 
 def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
@@ -43,7 +45,7 @@ def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
     device_request = accelerators.render(runtime, accelerators=service.spec.resources.accelerators)
     options = inputs.options
     labels = {**options.labels, **names.labels(key, runtime=runtime.name)}
-    annotations = {**options.annotations, **_annotations(runtime)}
+    of_pods = {**options.annotations, **annotations(runtime)}
     # One accelerator cannot hold two pods: a surge would wait for a device that never comes free.
     strategy = {
         "type": "RollingUpdate",
@@ -65,10 +67,10 @@ def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
             "template": {
                 "metadata": {
                     "labels": dict(labels),
-                    **({"annotations": annotations} if annotations else {}),
+                    **({"annotations": of_pods} if of_pods else {}),
                 },
                 "spec": {
-                    **_placement(service, runtime),
+                    **placement(service, runtime),
                     **options.spec,
                     **_security(inputs.storage, release, options.pod_security),
                     "automountServiceAccountToken": False,
@@ -79,6 +81,7 @@ def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
                         if inputs.probes.grace_s is not None
                         else {}
                     ),
+                    **_init_containers(inputs),
                     "containers": [_container(inputs, device_request)],
                     "volumes": [
                         {"name": _SHARED_MEMORY, "emptyDir": {"medium": "Memory"}},
@@ -97,7 +100,7 @@ def render_options(service: LLMService, runtime: InferenceRuntime, model: Source
         runtime,
         template.Data(model_path=model.path, service=service.key),
         own_labels=names.labels(service.key, runtime=runtime.name),
-        own_annotations=_annotations(runtime),
+        own_annotations=annotations(runtime),
     )
 
 
@@ -147,13 +150,7 @@ def _container(inputs: DeploymentInputs, device_request: DeviceRequest) -> Manif
         "name": names.CONTAINER,
         "image": wanted.image,
         **({"args": args} if args else {}),
-        "env": container_args.env(
-            service,
-            runtime,
-            model_path=path,
-            defaults=inputs.storage.env,
-            engine_key=inputs.options.engine_key,
-        ),
+        "env": env(inputs),
         "ports": [
             {
                 "name": wanted.port.name,
@@ -177,6 +174,32 @@ def _container(inputs: DeploymentInputs, device_request: DeviceRequest) -> Manif
     }
 
 
+def env(inputs: DeploymentInputs, *, engine_key: bool = True) -> list[Manifest]:
+    """Variables of the serving container; `engine_key`: also what its clients must send.
+
+    Raises SpecError.
+    """
+    return container_args.env(
+        inputs.service,
+        inputs.runtime,
+        model_path=inputs.model.path,
+        defaults=inputs.storage.env,
+        engine_key=inputs.options.engine_key if engine_key else None,
+    )
+
+
+def _init_containers(inputs: DeploymentInputs) -> Manifest:
+    if not inputs.waits_for:
+        return {}
+    container = prewarm_job.wait_container(
+        inputs.runtime.spec.container.image,
+        inputs.waits_for,
+        pod_options=inputs.options,
+        resources=_resources(inputs.service, DeviceRequest(limits={})),
+    )
+    return {"initContainers": [container]}
+
+
 def _resources(service: LLMService, device_request: DeviceRequest) -> Manifest:
     wanted = service.spec.resources
     memory = {"memory": str(wanted.memory)} if wanted.memory else {}
@@ -189,7 +212,8 @@ def _resources(service: LLMService, device_request: DeviceRequest) -> Manifest:
     return {"resources": resources} if resources else {}
 
 
-def _placement(service: LLMService, runtime: InferenceRuntime) -> Manifest:
+def placement(service: LLMService, runtime: InferenceRuntime) -> Manifest:
+    """Where pods may run, and how their images are pulled: also of what fills their cache."""
     accelerator = runtime.spec.accelerator
     # By name, once each: the API server merges this list by it.
     names_of = dict.fromkeys(secret.name for secret in service.spec.image_pull_secrets)
@@ -213,7 +237,8 @@ def _security(storage: Storage, release: Release, wanted: Manifest) -> Manifest:
     return {"securityContext": context} if context else {}
 
 
-def _annotations(runtime: InferenceRuntime) -> dict[str, str]:
+def annotations(runtime: InferenceRuntime) -> dict[str, str]:
+    """Of pods, for their scheduler."""
     scheduler = runtime.spec.accelerator.scheduler
     return {_QUEUE_ANNOTATION: scheduler.queue} if scheduler and scheduler.queue else {}
 

@@ -1,5 +1,6 @@
 """Render every object of one service, in the order in which they are written."""
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterable
@@ -10,12 +11,14 @@ from hearth.api import options, rules
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
-from hearth.cache import source, volume
+from hearth.cache import prewarm, source, volume
+from hearth.cache.prewarm import Prewarm
 from hearth.cluster import kinds
 from hearth.reconcile.render import (
     deployment,
     gateway_services,
     network_policy,
+    prewarm_job,
     probes,
     scaled_object,
 )
@@ -37,6 +40,8 @@ class Desired:
     """Sentences about what works, but maybe not as meant."""
     engine_keyed: bool = False
     """Whether the engine asks for a key of its own."""
+    prewarm: Prewarm | None = None
+    """What a Job fetches into the cache."""
 
 
 def render(
@@ -45,12 +50,16 @@ def render(
     *,
     release: Release,
     host_folder: HostFolder | None = None,
+    their_job: Manifest | None = None,
 ) -> Desired:
-    """All or nothing.  Raises SpecError, naming the field, for a spec that cannot be served."""
+    """All or nothing.  Raises SpecError, naming the field, for a spec that cannot be served.
+
+    `their_job`: the Job that another project's controller made to fill this service's cache.
+    """
     _check_name(service, release)
     model = _model(service)
     try:
-        options.parse(service.metadata.annotations)  # for the gateway; a mistake in them is refused
+        chosen = options.parse(service.metadata.annotations)
         storage = volume.render(
             service.spec.cache,
             model,
@@ -62,6 +71,12 @@ def render(
         raise SpecError(spec_errors.RENDER, str(error)) from error
     except volume.BadCache as error:
         raise SpecError(error.reason, str(error)) from error
+    wanted = prewarm.plan(service.spec.cache, model)
+    local = chosen.model_path == "local"
+    if local:
+        model = dataclasses.replace(model, path=_local_path(wanted))
+    if wanted is not None and their_job is not None:
+        prewarm_job.check_theirs(wanted, their_job, local=local)
     scaler = scaled_object.render(service, release=release)
     inputs = deployment.DeploymentInputs(
         service=service,
@@ -70,6 +85,7 @@ def render(
         storage=storage,
         options=deployment.render_options(service, runtime, model),
         probes=probes.render(service, runtime),
+        waits_for=prewarm_job.waits_for(wanted, their_job),
     )
     rendered = (
         # Before there is a pod that it is about.
@@ -79,6 +95,11 @@ def render(
             else []
         ),
         *([_pvc(service, storage.pvc)] if storage.pvc is not None else []),
+        *(
+            [_job(inputs, wanted, release=release)]
+            if wanted is not None and their_job is None and release.jobs
+            else []
+        ),
         # KEDA looks for its target once, then ever more seldom: the Deployment comes first.
         deployment.render(inputs, release=release),
         deployment.render_service(inputs),
@@ -100,6 +121,9 @@ def render(
                 model,
                 startup_s=inputs.probes.startup_s,
                 storage_env=storage.env,
+                prewarm=wanted,
+                security={**inputs.options.pod_security, **inputs.options.container_security},
+                jobs=release.jobs,
                 warns_of_unguarded=release.backend_guard == "warn"
                 and inputs.options.engine_key is None,
             ),
@@ -107,6 +131,7 @@ def render(
             *(host_folder.warnings if host_folder is not None else ()),
         ),
         engine_keyed=inputs.options.engine_key is not None,
+        prewarm=wanted,
     )
 
 
@@ -163,6 +188,31 @@ def _model(service: LLMService) -> source.Source:
     return parsed
 
 
+def _local_path(wanted: Prewarm | None) -> str:
+    if wanted is None or wanted.link is None or not wanted.waits:
+        raise SpecError(
+            spec_errors.RENDER,
+            f"annotation {options.MODEL_PATH}: local is for a model of hf:// or modelscope:// that"
+            " spec.cache.prewarm fetches to a claim (NodeLocalPVC or SharedPVC); set that, or"
+            " remove the annotation",
+        )
+    return wanted.link
+
+
+def _job(inputs: deployment.DeploymentInputs, wanted: Prewarm, *, release: Release) -> Manifest:
+    return prewarm_job.render(
+        inputs.service,
+        inputs.runtime,
+        wanted,
+        storage=inputs.storage,
+        pod_options=inputs.options,
+        env=deployment.env(inputs, engine_key=False),
+        placement=deployment.placement(inputs.service, inputs.runtime),
+        annotations=deployment.annotations(inputs.runtime),
+        release=release,
+    )
+
+
 def _is_guarded(service: LLMService, release: Release) -> bool:
     return release.backend_guard == "policy" and network_policy.has_authentication(service)
 
@@ -196,7 +246,12 @@ def _owned(manifest: Manifest, service: LLMService) -> Manifest:
 
 
 def _hashed(manifest: Manifest) -> Manifest:
-    """With an annotation that is a hash of what is desired; of a PVC, only of its spec."""
+    """With an annotation that is a hash of what is desired; of a PVC, only of its spec.
+
+    A Job has its own.
+    """
+    if manifest["kind"] == kinds.JOB.kind:
+        return manifest
     once = manifest["kind"] == kinds.PVC.kind
     text = json.dumps(manifest["spec"] if once else manifest, sort_keys=True)
     metadata = manifest["metadata"]

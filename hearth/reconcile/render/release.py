@@ -6,6 +6,11 @@ from typing import Literal
 from hearth import names
 from hearth.api import rules
 
+ORAS_IMAGE = (
+    "ghcr.io/oras-project/oras:v1.3.3"
+    "@sha256:a4c54befd87d0366e0ba3ac3a9536a5288c8a3735acd3b635cdace59a2c559c8"
+)
+
 BackendGuard = Literal["policy", "warn", "off"]
 """What is done about requests that reach a backend without the gateway's check of its key."""
 
@@ -34,6 +39,10 @@ class Release:
     """`policy`: a NetworkPolicy; `warn`: a warning on the service."""
     scrape_namespaces: tuple[str, ...] = ()
     """Namespaces whose pods may reach guarded backends, too."""
+    oras_image: str = ORAS_IMAGE
+    """What pulls models of registries (oci://)."""
+    jobs: bool = True
+    """Whether Hearth may read and write Jobs: without, none is rendered."""
     mark_loading: bool = False
     """Whether pods that load are marked for autoscalers of nodes."""
 

@@ -2,11 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.runtime import InferenceRuntime
 from hearth.cache import volume
+from hearth.cache.prewarm import Prewarm
 from hearth.cache.source import Hub, Source
 
 
@@ -18,12 +20,16 @@ def warnings(
     startup_s: int,
     storage_env: Mapping[str, str],
     warns_of_unguarded: bool,
+    prewarm: Prewarm | None = None,
+    security: Mapping[str, Any] | None = None,
+    jobs: bool = True,
 ) -> Iterator[str]:
     """Sentences for a condition and its Event; each names its field and says what to do.
 
     `startup_s`: how long the startup probe lets an engine load.  `storage_env`: variables that come
     with cache and source.  `warns_of_unguarded`: whether nothing but the gateway asks for the key
-    of a service that has one.
+    of a service that has one.  `prewarm`: what a Job fetches.  `security`: what pod and container
+    are told about their user.  `jobs`: whether Hearth may write any.
     """
     spec, scaling = service.spec, service.spec.scaling
     if spec.model.catalog_ref:
@@ -41,7 +47,15 @@ def warnings(
     if scaling.max > 1 and spec.cache.strategy == "NodeLocalPVC" and model.pvc is None:
         yield (
             "spec.cache.strategy: a NodeLocalPVC claim is ReadWriteOnce, so all"
-            f" {scaling.max} replicas must run on one node; use HostPath or None to spread them"
+            f" {scaling.max} replicas must run on one node; use SharedPVC, HostPath or None to"
+            " spread them"
+        )
+    yield from _prewarm(spec.cache.strategy, prewarm, jobs=jobs)
+    if spec.cache.strategy == "HostPath" and model.pvc is None and not _may_be_root(security or {}):
+        yield (
+            "spec.cache.strategy: the folder of a HostPath belongs to root on each node, and"
+            f" InferenceRuntime {runtime.name} runs as another user, who cannot write there; change"
+            " its owner on the nodes, or use NodeLocalPVC or SharedPVC"
         )
     yield from _cache_variables(runtime, model, storage_env)
     if startup_s < scaling.activation_timeout:
@@ -68,6 +82,34 @@ def warnings(
             " NetworkPolicy (backends.guard=policy in its chart), or write one and set it to off,"
             " or give the engine a key of its own (hearth.dev/engine-key of its InferenceRuntime)"
         )
+
+
+def _prewarm(strategy: str, prewarm: Prewarm | None, *, jobs: bool) -> Iterator[str]:
+    if prewarm is None:
+        return
+    if strategy == "HostPath":
+        elsewhere = (
+            "pods wait there until it is"
+            if prewarm.waits
+            else "there each engine downloads its weights by itself"
+        )
+        yield (
+            "spec.cache: the Job of a prewarm fills the folder of the one node that it runs on; on"
+            f" any other {elsewhere}. Bind the runtime to one node by its nodeSelector, or use"
+            " NodeLocalPVC or SharedPVC"
+        )
+    if not jobs:
+        yield (
+            "spec.cache.prewarm: Hearth may not list, watch and create Jobs, so nothing fetches the"
+            " weights, and pods that wait for them go on waiting; give its ServiceAccount that"
+            " right (the chart of this version does so)"
+        )
+
+
+def _may_be_root(security: Mapping[str, Any]) -> bool:
+    if security.get("runAsUser") is not None:
+        return bool(security["runAsUser"] == 0)
+    return not security.get("runAsNonRoot")
 
 
 def _cache_variables(

@@ -24,3 +24,11 @@ def test_a_folder_is_no_marker(tmp_path):
     with child:
         assert child.stdout.readline()
         child.kill()
+
+
+def test_it_ends_when_it_is_told_to(tmp_path):
+    child = programs.start(program_texts.WAIT, HEARTH_WAIT_FOR=f"{tmp_path}/a")
+    with child:
+        assert child.stdout.readline()
+        child.terminate()
+        assert child.wait(hanging.limit_s(60)) == 143

@@ -7,7 +7,7 @@ import pytest
 from hearth import names
 from hearth.api.meta import Manifest
 from hearth.cluster import kinds
-from hearth.cluster.interface import Conflict
+from hearth.cluster.interface import Conflict, NotFound
 from hearth.reconcile.apply import plan
 from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete
 from hearth.reconcile.render import desired
@@ -134,13 +134,62 @@ def test_a_terminating_object_is_not_written(settled: PlanFixture):
 
 
 @pytest.mark.reference("text.created once")
-@pytest.mark.parametrize("spec", [{"size": "60Gi"}, {"storageClassName": "fast"}])
-def test_a_pvc_is_written_once(settled: PlanFixture, spec: Manifest):
+@pytest.mark.parametrize(
+    ("spec", "other"),
+    [
+        ({"size": "60Gi"}, "size (50Gi; the spec says 60Gi)"),
+        ({"storageClassName": "fast"}, "StorageClass (none; the spec says fast)"),
+    ],
+)
+def test_a_pvc_is_written_once(settled: PlanFixture, spec: Manifest, other: str):
     got = settled.decide({"cache": spec, "scaling": {"max": 2}})
     assert got.writes == ()
     assert got.rejection is not None
     assert got.rejection.reason == "ClaimChanged"
-    assert "PersistentVolumeClaim chat-cache was created with another size" in got.rejection.message
+    told = f"PersistentVolumeClaim chat-cache was created with another {other}"
+    assert told in got.rejection.message
+
+
+def test_all_that_is_written_once_is_told_at_once(world: PlanFixture):
+    world.execute(world.decide({"cache": {"prewarm": True}}))
+    got = world.decide({"cache": {"prewarm": True, "strategy": "SharedPVC"}})
+    assert got.writes == ()
+    assert got.rejection.reason == "ClaimChanged"
+    assert (
+        "PersistentVolumeClaim chat-cache was created with another access" in got.rejection.message
+    )
+    assert "Job chat-prewarm was created to fetch hf://org/model (Node" in got.rejection.message
+
+
+def test_a_job_is_written_once_and_goes_where_it_is_no_longer_wanted(world: PlanFixture):
+    prewarmed = {"cache": {"prewarm": True}}
+    world.execute(world.decide(prewarmed))
+    assert world.decide(prewarmed) == plan.Plan()
+    created = world.get(kinds.JOB, "chat-prewarm")
+    # Another image is none of the Job's business: it is done, or goes on with the one it has.
+    world.execute(world.decide(prewarmed, container={"image": "engine:2"}))
+    assert world.get(kinds.JOB, "chat-prewarm") == created
+    got = world.decide({"model": {"source": {"uri": "hf://org/other"}}, **prewarmed})
+    assert got.writes == ()
+    assert got.rejection.reason == "PrewarmChanged"
+    # One that runs on would write to a cache that a server fills.
+    world.execute(world.decide({"cache": {"prewarm": False}}))
+    with pytest.raises(NotFound):
+        world.get(kinds.JOB, "chat-prewarm")
+
+
+def test_a_job_without_controller_is_adopted_as_it_is(world: PlanFixture):
+    prewarmed = {"cache": {"prewarm": True}}
+    world.execute(world.decide(prewarmed))
+    job = world.get(kinds.JOB, "chat-prewarm")
+    orphan = {**job, "metadata": {**job["metadata"], "ownerReferences": []}}
+    world.store.update(orphan, manager="someone")
+    got = world.decide(prewarmed)
+    assert got.adopted == ("Job chat-prewarm",)
+    world.execute(got)
+    after = world.get(kinds.JOB, "chat-prewarm")
+    assert after["metadata"]["ownerReferences"]
+    assert after["spec"] == job["spec"]
 
 
 def test_a_pvc_that_was_resized_by_hand_is_no_drift(settled: PlanFixture):

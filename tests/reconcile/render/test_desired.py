@@ -5,8 +5,9 @@ import pytest
 from hearth.reconcile.render import desired
 from hearth.reconcile.render.release import Release
 from hearth.reconcile.spec.spec_errors import SpecError
-from tests.reconcile.builders import UID, render, runtime, service, service_manifest
+from tests.reconcile.builders import UID, find, render, runtime, service, service_manifest
 
+OCI = "oci://registry/repo@sha256:" + "0" * 64
 HASH = "serving.hearth.dev/spec-hash"
 
 
@@ -27,6 +28,54 @@ def test_objects_are_in_write_order():
 def test_without_keda_and_without_cache():
     got = render(service({"cache": {"strategy": "None"}}), keda=False)
     assert [kind for kind, _ in identities(got)] == ["Deployment", "Service", "Service"]
+
+
+def test_the_cache_is_filled_before_there_is_a_server():
+    got = render(service({"cache": {"prewarm": True}}))
+    assert identities(got)[:3] == [
+        ("PersistentVolumeClaim", "chat-cache"),
+        ("Job", "chat-prewarm"),
+        ("Deployment", "chat"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"cache": {"prewarm": True, "strategy": "None"}},
+        {"cache": {"prewarm": True}, "model": {"source": {"uri": "pvc://weights"}}},
+        {"cache": {"prewarm": False}},
+    ],
+)
+def test_where_nothing_can_be_filled_there_is_no_job(spec):
+    got = render(service(spec))
+    assert "Job" not in {kind for kind, _ in identities(got)}
+    assert "initContainers" not in find(got, "Deployment")["spec"]["template"]["spec"]
+
+
+def test_without_the_right_to_write_jobs_the_pods_are_the_same():
+    of = service({"cache": {"prewarm": True}})
+    got, usual = render(of, jobs=False), render(of)
+    assert "Job" not in {kind for kind, _ in identities(got)}
+    assert find(got, "Deployment") == find(usual, "Deployment")
+    [told] = set(got.warnings) - set(usual.warnings)
+    assert told.startswith("spec.cache.prewarm: Hearth may not list, watch and create Jobs")
+
+
+def test_the_path_of_a_model_is_its_name_at_the_hub_or_by_an_annotation_its_folder():
+    by = runtime({"container": {"args": ["--model", "{{ .Model.Path }}"]}})
+
+    def path(**annotations: str) -> str:
+        of = service({"cache": {"prewarm": True}}, annotations=annotations)
+        [container] = find(render(of, by), "Deployment")["spec"]["template"]["spec"]["containers"]
+        return container["args"][1]
+
+    assert path() == path(**{"hearth.dev/model-path": "hub"}) == "org/model"
+    got = path(**{"hearth.dev/model-path": "local"})
+    of = service({"cache": {"prewarm": True}})
+    [writer] = find(render(of, by), "Job")["spec"]["template"]["spec"]["containers"]
+    assert {"name": "HEARTH_MODEL_LINK", "value": got} in writer["env"]
+    assert got.startswith("/cache/.hearth/models/")
 
 
 def test_mutual_tls_has_a_name_of_its_own_to_dial():
@@ -64,6 +113,23 @@ def hashes(got: desired.Desired) -> dict[tuple[str, str], str]:
     }
 
 
+def test_a_job_is_written_once_for_what_it_fetches_and_to_where():
+    def job(spec, by=None) -> str:
+        return hashes(render(service({"cache": {"prewarm": True}, **spec}), by))[
+            "Job", "chat-prewarm"
+        ]
+
+    usual = job({})
+    assert job({}, runtime({"container": {"image": "engine:2"}})) == usual
+    assert job({"resources": {"cpu": "2"}}) == usual
+    others = {
+        job({"model": {"source": {"uri": "hf://org/other"}}}),
+        job({"cache": {"prewarm": True, "strategy": "SharedPVC"}}),
+        job({"cache": {"prewarm": True, "strategy": "HostPath"}}),
+    }
+    assert len(others | {usual}) == 4
+
+
 def test_the_hash_changes_with_the_desired_object_only():
     before = hashes(render())
     assert hashes(render()) == before
@@ -97,7 +163,19 @@ def test_it_is_created_at_its_minimum(least: int):
             "spec.model: catalogRef is not supported; set source.uri to hf://",
         ),
         (service({"model": {"source": None}}), "ModelResolution", "spec.model: set source.uri to"),
-        (service({"cache": {"prewarm": True}}), "Prewarm", "spec.cache.prewarm"),
+        (
+            service({"model": {"source": {"uri": OCI}}, "cache": {"strategy": "None"}}),
+            "Prewarm",
+            "spec.cache.strategy: None keeps nothing",
+        ),
+        *(
+            (service(spec, annotations={"hearth.dev/model-path": "local"}), "Render", "is for a")
+            for spec in (
+                {},
+                {"cache": {"prewarm": True, "strategy": "HostPath"}},
+                {"model": {"source": {"uri": OCI}}},
+            )
+        ),
         (service({"cache": {"strategy": "BakedImage"}}), "Render", "spec.cache.strategy"),
         (service({"scaling": {"metric": "kvCacheUtil"}}), "ScaledObject", "spec.scaling.metric"),
         (service(name="hearth"), "Render", "metadata.name: the name hearth is reserved"),

@@ -5,6 +5,11 @@ import pytest
 from tests.reconcile.builders import render, runtime, service
 
 HOST = {"strategy": "HostPath"}
+OCI = {"source": {"uri": "oci://registry/repo@sha256:" + "0" * 64}}
+
+
+def user(context: str):
+    return runtime(annotations={"hearth.dev/container-security-context": context})
 
 
 def startup(**probe: int):
@@ -65,6 +70,16 @@ def variables(**env: str):
         ({}, variables(HF_HUB_CACHE="/data"), [f"{ENV}: HF_HUB_CACHE leads weights past /cache"]),
         ({}, variables(HF_HUB_CACHE="/cache/hub"), []),
         ({"cache": {"strategy": "None"}}, variables(HF_HUB_CACHE="/data"), []),
+        ({"scaling": {"max": 2}, "cache": {"strategy": "SharedPVC"}}, runtime(), []),
+        ({"cache": {"prewarm": True}}, runtime(), []),
+        ({"cache": HOST | {"prewarm": True}}, runtime(), ["spec.cache: the Job of a prewarm"]),
+        ({"cache": HOST, "model": OCI}, runtime(), ["spec.cache: the Job of a prewarm"]),
+        ({"cache": HOST}, user("{runAsUser: 1000}"), ["spec.cache.strategy: the folder of a Host"]),
+        ({"cache": HOST}, user("{runAsNonRoot: true}"), ["spec.cache.strategy: the folder of a"]),
+        ({"cache": HOST}, user("{runAsUser: 0, runAsNonRoot: false}"), []),
+        ({"cache": HOST}, user("{runAsNonRoot: false}"), []),
+        ({"cache": HOST, "model": {"source": {"uri": "pvc://w"}}}, user("{runAsUser: 1}"), []),
+        ({}, user("{runAsUser: 1000}"), []),
         ({"endpoint": {"resources": {}}}, runtime(), ["spec.endpoint.resources has no effect"]),
         ({"model": {"catalogRef": "c"}}, runtime(), ["spec.model.catalogRef has no effect beside"]),
         ({"model": {"catalogRef": ""}}, runtime(), []),
@@ -81,3 +96,15 @@ def test_warnings(spec, by, expected: list[str]):
     assert len(got) == len(expected)
     for sentence, beginning in zip(got, expected, strict=True):
         assert sentence.startswith(beginning)
+
+
+@pytest.mark.parametrize(
+    ("spec", "elsewhere"),
+    [
+        ({"cache": HOST | {"prewarm": True}}, "each engine downloads its weights by itself"),
+        ({"cache": HOST, "model": OCI}, "pods wait there until it is"),
+    ],
+)
+def test_a_node_s_folder_is_filled_on_one_node(spec, elsewhere: str):
+    [told] = render(service(spec)).warnings
+    assert elsewhere in told
