@@ -25,6 +25,7 @@ class Console:
         self._routes = routes
         self._write = write
         self._shown: dict[ServiceKey, str] = {}
+        self._warned: dict[ServiceKey, tuple[str, ...]] = {}
 
     def opening(self, *, gateway: str, admin: str, logs: str) -> None:
         """The addresses a person needs, once everything listens."""
@@ -44,6 +45,7 @@ class Console:
         """A listener of the route table."""
         route = self._routes.find(key)
         if route is None:
+            self._warned.pop(key, None)
             if self._shown.pop(key, None) is not None:
                 self._line(f"{key}  removed")
             return
@@ -55,6 +57,10 @@ class Console:
         if self._shown.get(key) != what:
             self._shown[key] = what
             self._line(f"{key}  {text}")
+        for sentence in route.warnings:
+            if sentence not in self._warned.get(key, ()):
+                self._line(f"{key}  warning: {brief(sentence)}")
+        self._warned[key] = route.warnings
 
     def _line(self, text: str) -> None:
         self._write(f"{time.strftime('%H:%M:%S')}  {text}")

@@ -16,6 +16,7 @@ from hearth.reconcile.render.release import Release
 from hearth.reconcile.spec import runtime_selection
 from hearth.reconcile.spec.spec_errors import SpecError
 
+RENDERED = "Hearth renders LLMServices, by the InferenceRuntimes beside them"
 _SERVICE, _RUNTIME = "LLMService", "InferenceRuntime"
 
 
@@ -46,8 +47,12 @@ def text(
     """
     texts = (_read(path, piped) for path in _files(paths))
     parsed = [
-        manifests.parse(text, file=file, namespace=namespace, groups=groups) for file, text in texts
+        manifests.parse(text, file=file, namespace=namespace, groups=groups, skip_foreign=True)
+        for file, text in texts
     ]
+    for skipped in (skipped for one in parsed for skipped in one.skipped):
+        where = f"{skipped.file}:{skipped.line}" if skipped.line else skipped.file
+        warn(f"{where}: {skipped.identity or 'an object'}: is passed over: {RENDERED}")
     problems = [str(problem) for one in parsed for problem in one.problems]
     problems += [str(problem) for problem in manifests.duplicates(parsed)]
     if problems:

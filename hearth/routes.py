@@ -190,6 +190,8 @@ class Route:
     """Set only while every pod is in a terminal state."""
     rejection: SpecRejection | None = None
     delay: Delay | None = None
+    warnings: tuple[str, ...] = ()
+    """Sentences about what works, but maybe not as meant."""
     scale: Scale | None = None
     """None while there is no Deployment of this service to scale."""
     paused: bool = False

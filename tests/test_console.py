@@ -70,6 +70,27 @@ def test_field_case_145_that_nobody_can_be_let_in_is_said_of_a_model_that_runs()
     ]
 
 
+def test_a_warning_is_said_once_while_it_lasts():
+    assert shown(
+        route("ScaledToZero", warnings=("raise maxQueue",)),
+        route("Pending", warnings=("raise maxQueue",)),
+        route("Pending", warnings=("raise maxQueue", "spread the replicas")),
+        route("Pending"),
+        route("Pending", warnings=("raise maxQueue",)),
+        None,
+        route("ScaledToZero", warnings=("raise maxQueue",)),
+    ) == [
+        "ai/chat  asleep",
+        "ai/chat  warning: raise maxQueue",
+        "ai/chat  wanted, starting",
+        "ai/chat  warning: spread the replicas",
+        "ai/chat  warning: raise maxQueue",
+        "ai/chat  removed",
+        "ai/chat  asleep",
+        "ai/chat  warning: raise maxQueue",
+    ]
+
+
 RESTARTED = "container serving was restarted {}, last with exit code 1: {}"
 TRACEBACK = "starting\nTraceback (most recent call last):\n  File x.py\n{}\n\n"
 

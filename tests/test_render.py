@@ -109,6 +109,54 @@ def test_of_two_groups_with_one_name_the_second_is_refused(tmp_path):
     assert "NameTaken" in line
 
 
+def warned(folder, **files):
+    """The objects, and the lines of warnings."""
+    lines = []
+    for name, text in files.items():
+        (folder / f"{name}.yaml").write_text(text)
+    text = render.text([str(folder)], release=Release(), piped=bytes, warn=lines.append)
+    return list(yaml.safe_load_all(text)), lines
+
+
+@pytest.mark.parametrize("group", ["serving.hearth.dev", "serving.noctaya.io"])
+def test_what_works_but_maybe_not_as_meant_is_a_warning_with_file_and_object(tmp_path, group):
+    service = SERVICE.replace("cache:", "endpoint: {maxQueue: 5}\n  cache:")
+    objects, lines = warned(
+        tmp_path, a=(RUNTIME + "---\n" + service).replace("serving.hearth.dev", group)
+    )
+    assert len(objects) == 5
+    [line] = lines
+    assert line.startswith(
+        f"{tmp_path / 'a.yaml'}: LLMService ai/chat: spec.endpoint.maxQueue: 5 is less than"
+    )
+
+
+def test_an_object_of_another_kind_is_passed_over_with_a_warning(tmp_path):
+    namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: ai}\n---\n"
+    objects, lines = warned(tmp_path, a=namespace + RUNTIME, b=SERVICE)
+    assert len(objects) == 5
+    assert lines == [
+        f"{tmp_path / 'a.yaml'}:2: Namespace default/ai: is passed over: {render.RENDERED}"
+    ]
+
+
+def test_a_slip_of_the_kind_is_no_other_kind(tmp_path):
+    [problem] = problems(tmp_path, a=RUNTIME, b=SERVICE.replace("LLMService", "LLMservice"))
+    assert "did you mean LLMService?" in problem
+
+
+def test_warnings_are_told_beside_what_is_refused(tmp_path):
+    lines = []
+    refused = SERVICE.replace("name: chat", "name: b").replace(
+        "strategy: None", "strategy: BakedImage"
+    )
+    service = SERVICE.replace("cache:", "endpoint: {maxQueue: 5}\n  cache:")
+    (tmp_path / "a.yaml").write_text(f"{RUNTIME}---\n{service}---\n{refused}")
+    with pytest.raises(render.CannotRender, match="LLMService ai/b: Render: ") as error:
+        render.text([str(tmp_path)], release=Release(), piped=bytes, warn=lines.append)
+    assert len(str(error.value).splitlines()) == len(lines) == 1
+
+
 def test_paths_that_hold_nothing(tmp_path):
     for path, words in ((tmp_path, "no .yaml file"), (tmp_path / "x.yaml", "no such file")):
         with pytest.raises(render.CannotRender, match=words):

@@ -80,6 +80,8 @@ class Service(msgspec.Struct, rename="camel", frozen=True, kw_only=True):
     refusal: Reason | None = None
     delay: Reason | None = None
     """What a backend waits for that may last: a free device, a quota."""
+    warnings: list[str] = []
+    """What works, but maybe not as meant: the condition `Warning`, a sentence each."""
     paused: bool = False
 
 
@@ -170,6 +172,7 @@ def _service(
         failure=_failure(route, wall_s, full=full),
         refusal=_plain(route, route.rejection, full=full),
         delay=_plain(route, route.delay, full=full),
+        warnings=_warnings(route, full=full),
         paused=route.paused,
     )
 
@@ -203,6 +206,13 @@ def _plain(route: Route, why: SpecRejection | Delay | None, *, full: bool) -> Re
         return None
     kind = why.brief if isinstance(why, Delay) else ""
     return Reason(why.reason, why.message if full else _brief(route, kind))
+
+
+def _warnings(route: Route, *, full: bool) -> list[str]:
+    """In full; or that there are some: they quote specs, and the cluster."""
+    if full or not route.warnings:
+        return list(route.warnings)
+    return [_brief(route, f"there are {len(route.warnings)}")]
 
 
 def _brief(route: Route, kind: str) -> str:

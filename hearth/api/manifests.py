@@ -41,6 +41,8 @@ class Parsed:
     file: str
     manifests: list[Manifest] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    skipped: list[Problem] = field(default_factory=list)
+    """Objects of other kinds, where they are passed over."""
 
     @property
     def unknown(self) -> bool:
@@ -61,10 +63,13 @@ def parse(
     file: str,
     namespace: str = "default",
     groups: Collection[str] = api_groups.GROUPS,
+    skip_foreign: bool = False,
 ) -> Parsed:
     """Read a text of one or more YAML documents; raises nothing.
 
     `namespace` is for objects that name none; `groups` are the API groups that are switched on.
+    `skip_foreign`: objects of kinds that Hearth does not know are passed over; else each is a
+    problem.
     """
     parsed = Parsed(file=file)
     seen: set[Identity] = set()
@@ -85,6 +90,9 @@ def parse(
                     )
                     for error in errors
                 ]
+                if one.foreign and skip_foreign:
+                    parsed.skipped.extend(problems)
+                    continue
                 parsed.problems.extend(sorted(problems, key=lambda problem: problem.line or 0))
                 if one.manifest is not None and not errors:
                     parsed.manifests.append(one.manifest)

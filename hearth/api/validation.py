@@ -57,6 +57,8 @@ class CheckedObject:
     identity: Identity | None
     manifest: Manifest | None
     errors: list[FieldError]
+    foreign: bool = False
+    """Whether the one error is that it is of a kind that Hearth has nothing to do with."""
 
 
 def check(value: Any, *, namespace: str, groups: Collection[str]) -> CheckedObject:
@@ -71,7 +73,7 @@ def check(value: Any, *, namespace: str, groups: Collection[str]) -> CheckedObje
     metadata = {k: v for k, v in _mapping(value.get("metadata")).items() if v is not None}
     identity = _identity(value, metadata, namespace)
     if wrong_kind:
-        return CheckedObject(identity, None, wrong_kind)
+        return CheckedObject(identity, None, wrong_kind, foreign=_is_foreign(value))
     kind = value["kind"]
     errors = list(_metadata_errors(kind, value.get("metadata"), metadata))
     kept = {
@@ -103,7 +105,8 @@ def _kind_errors(value: Manifest, groups: Collection[str]) -> Iterator[FieldErro
         yield FieldError(("apiVersion",), f"must be v1 for {kind}, not {api_version!r}")
     elif kind.endswith("List"):
         yield FieldError(("items",), "is required, as a list")
-    elif kind not in KINDS and (meant := _similar_kind(kind, group, api_version)):
+    elif not _is_foreign(value) and kind not in KINDS:
+        meant = _similar_kind(kind, group, api_version)
         yield FieldError(("kind",), f"there is no {kind}; did you mean {meant}?")
     elif kind not in KINDS:
         yield FieldError(
@@ -111,6 +114,16 @@ def _kind_errors(value: Manifest, groups: Collection[str]) -> Iterator[FieldErro
             f"Hearth does not read {kind!r} here, only {', '.join(KINDS)}; remove the object, or "
             "apply it to a cluster with kubectl",
         )
+
+
+def _is_foreign(value: Manifest) -> bool:
+    """Whether it is an object, as far as one can see, of a kind that Hearth does not know."""
+    api_version, kind = value.get("apiVersion"), value.get("kind")
+    if not (isinstance(kind, str) and isinstance(api_version, str) and kind and api_version):
+        return False
+    if kind in KINDS or kind.endswith("List"):
+        return False
+    return _similar_kind(kind, api_version.rpartition("/")[0], api_version) is None
 
 
 def _similar_kind(kind: str, group: str, api_version: str) -> str | None:

@@ -24,6 +24,7 @@ def route(
     engine_keyed: bool = False,
     before: Route | None,
     key_problem: str | None = None,
+    warnings: tuple[str, ...] = (),
 ) -> Route:
     """The route as of now.  A rejected spec keeps its API key.
 
@@ -41,6 +42,7 @@ def route(
             failure=observed.failure,
             rejection=rejection,
             delay=_delay(observed, phase, key_problem),
+            warnings=warnings,
             scale=scale,
             paused=paused,
             scaler_tls=scaler_tls,
@@ -69,6 +71,7 @@ def route(
         failure=observed.failure,
         rejection=rejection,
         delay=_delay(observed, phase, key_problem),
+        warnings=warnings,
         scale=scale,
         paused=paused,
         scaler_tls=scaler_tls,

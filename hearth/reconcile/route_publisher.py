@@ -123,6 +123,7 @@ class RoutePublisher:
                 engine_keyed=outcome.engine_keyed,
                 before=before,
                 key_problem=inputs.key_problem,
+                warnings=inputs.warnings,
             )
         )
         observed = inputs.observed

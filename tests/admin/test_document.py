@@ -75,6 +75,7 @@ def test_a_sleeping_service_has_every_field(demand, routes):
             "failure": None,
             "refusal": None,
             "delay": None,
+            "warnings": [],
             "paused": False,
         }
     ]
@@ -100,6 +101,7 @@ def test_a_wanted_service_says_by_whom_and_where(demand, routes, clock):
             failure=Failure(reason="OOMKilled", message="too big", attempt_at=1012.54),
             rejection=SpecRejection(reason="Render", message="bad template"),
             delay=Delay(reason="SchedulingDelayed", message="no node"),
+            warnings=("raise maxQueue", "spread replicas"),
             paused=True,
         )
     )
@@ -132,6 +134,7 @@ def test_a_wanted_service_says_by_whom_and_where(demand, routes, clock):
         "failure": {"reason": "OOMKilled", "message": "too big", "nextAttemptSeconds": 12.5},
         "refusal": {"reason": "Render", "message": "bad template", "nextAttemptSeconds": None},
         "delay": {"reason": "SchedulingDelayed", "message": "no node", "nextAttemptSeconds": None},
+        "warnings": ["raise maxQueue", "spread replicas"],
         "paused": True,
     }
 
@@ -146,6 +149,7 @@ def test_field_case_139_the_words_of_engine_and_cluster_are_not_for_everybody(de
             failure=Failure(reason="OOMKilled", message="log: secret", brief="it was killed"),
             rejection=SpecRejection(reason="Render", message="args: secret"),
             delay=Delay(reason="SchedulingDelayed", message="node secret", brief="no node"),
+            warnings=("quota secret", "label secret"),
         )
     )
     found = read(demand, routes, full=False)
@@ -158,6 +162,7 @@ def test_field_case_139_the_words_of_engine_and_cluster_are_not_for_everybody(de
         "delay": f"no node; {command} shows more",
     }
     assert service["failure"]["reason"] == "OOMKilled"
+    assert service["warnings"] == [f"there are 2; {command} shows more"]
 
 
 def test_an_attempt_that_runs_is_not_the_next_one(demand, routes):

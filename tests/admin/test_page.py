@@ -33,6 +33,13 @@ def test_the_page_loads_nothing_and_has_no_inline_handlers():
     assert not re.search(r"@import|url\(|innerHTML|\bon\w+=\"|style=\"", text)
 
 
+def test_what_is_wrong_or_doubtful_of_a_service_is_shown():
+    text = page.load().body.decode()
+    for field in ("refusal", "failure", "delay", "warnings"):
+        assert f"service.{field}" in text
+        assert f"s.{field}" in text, "whether there is more to see with rights"
+
+
 def test_each_phase_has_a_word_and_a_colour():
     text = page.load().body.decode()
     for phase in ("Pending", "Loading", "Ready", "ScaledToZero", "Degraded"):

@@ -124,6 +124,23 @@ def test_field_case_130_whether_clients_keys_stay_here(backends, wanted, expecte
     assert got.engine_keyed is expected
 
 
+@pytest.mark.parametrize("readable", [True, False])
+def test_warnings_are_those_of_now(readable):
+    got = routing.route(
+        SERVICE,
+        observed=Observed(history=PodHistory()),
+        rejection=None,
+        readable=readable,
+        phase="Ready",
+        scale=None,
+        paused=False,
+        scaler_tls=None,
+        before=route(warnings=("old",)),
+        warnings=("new",),
+    )
+    assert got.warnings == ("new",)
+
+
 @pytest.mark.parametrize(
     ("before", "limit"), [(None, None), (route(max_in_flight=7), 7), (route(uid="another"), None)]
 )
