@@ -540,7 +540,7 @@ class Exchange:
             case RelayState.COMPLETE:
                 link, self.upstream = self.upstream, None
                 if link is not None:
-                    link.finish(keep=relay.reusable)
+                    link.finish(keep=relay.reusable, stream=relay.events)
                 self._close()
                 self._finish(relay.outcome)
             case RelayState.REPLACED:

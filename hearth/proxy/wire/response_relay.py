@@ -82,6 +82,11 @@ class ResponseRelay:
         return not told or (response.status == 200 and response.events)
 
     @property
+    def events(self) -> bool:
+        """Whether it is a stream of events."""
+        return self._response.events
+
+    @property
     def reusable(self) -> bool:
         """Whether, after a whole response, the connection can carry another."""
         body = self._body

@@ -36,10 +36,10 @@ class Owner(Protocol):
 class Home(Protocol):
     """Where a link goes when its answer is whole."""
 
-    def opened(self) -> None: ...
-    def ended(self) -> None: ...
-    def release(self, link: "UpstreamConnection") -> None: ...
-    def remove(self, link: "UpstreamConnection") -> None: ...
+    def opened(self, connection: "UpstreamConnection", /) -> None: ...
+    def ended(self, connection: "UpstreamConnection", /, *, unheard: bool) -> None: ...
+    def release(self, connection: "UpstreamConnection", /) -> None: ...
+    def release_after_stream(self, connection: "UpstreamConnection", /) -> None: ...
 
 
 class Clock(Protocol):
@@ -78,6 +78,7 @@ class UpstreamConnection(asyncio.Protocol):
         "bytes_seen_at",
         "host",
         "idle_since",
+        "streamed_at",
     )
 
     def __init__(self, home: Home, address: tuple[str, int]) -> None:
@@ -101,6 +102,8 @@ class UpstreamConnection(asyncio.Protocol):
         """As a Host field ends."""
         self.idle_since = -1.0
         """When it last became idle; negative while it is fresh."""
+        self.streamed_at = -2.0
+        """`idle_since`, where that was after a stream of events."""
 
     @property
     def closing(self) -> bool:
@@ -111,6 +114,11 @@ class UpstreamConnection(asyncio.Protocol):
     def reused(self) -> bool:
         """Whether it carried a request before."""
         return self.idle_since >= 0
+
+    @property
+    def carried_stream(self) -> bool:
+        """Whether the last whole response was a stream of events."""
+        return self.streamed_at == self.idle_since
 
     def send(self, owner: Owner, head: bytes, pieces: tuple[Piece, ...]) -> None:
         """Send one request; `owner` is given what comes as it comes."""
@@ -137,14 +145,17 @@ class UpstreamConnection(asyncio.Protocol):
         """
         self._body, self._write, self._clock = body, write, clock
 
-    def finish(self, *, keep: bool) -> None:
-        """The answer was whole."""
+    def finish(self, *, keep: bool, stream: bool = False) -> None:
+        """The response was whole; `stream`: one of events."""
         self._forget()
         if self._transport is None:
             return
         if keep and not self._transport.is_closing():
             self.resume()
-            self._home.release(self)
+            if stream:
+                self._home.release_after_stream(self)
+            else:
+                self._home.release(self)
         else:
             self._transport.close()
 
@@ -175,7 +186,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._home.opened()
+        self._home.opened(self)
 
     def data_received(self, data: bytes) -> None:
         body = self._body
@@ -203,17 +214,17 @@ class UpstreamConnection(asyncio.Protocol):
             self._closed_first = self._untaken(fin=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._home.ended()
         owner = self._owner
         untaken = self._closed_first or (
             owner is not None
             # Linux: a write failed so because the peer had closed before.
             and self._untaken(fin=isinstance(exc, BrokenPipeError))
         )
+        unheard = owner is not None and not self._heard
         self._forget()
         self._transport = None
+        self._home.ended(self, unheard=unheard)
         if owner is None:
-            self._home.remove(self)
             return
         try:
             owner.upstream_closed(clean=exc is None, untaken=untaken)

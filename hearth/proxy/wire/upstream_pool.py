@@ -1,9 +1,24 @@
-"""Connections to backends: kept while idle, made where there is none, no bound on their number."""
+"""Connections to backends: kept while idle, made where there is none, no bound on their number.
+
+Some engines close a connection right after a stream of events and do not announce it.  A request
+sent meanwhile is acknowledged by their kernel and lost: it may have run.  So a connection that
+carried a stream rests before it is given out again, until its address is known:
+
+| address | a stream is whole    | a resting connection survives | one ends soon after a stream |
+| ------- | -------------------- | ----------------------------- | ---------------------------- |
+| UNKNOWN | its connection rests | KEEPS                         | CLOSES                       |
+| KEEPS   | it is idle at once   | it is idle                    | CLOSES                       |
+| CLOSES  | it is closed         | it is closed                  | -                            |
+
+Another pod may get the address.  So KEEPS is forgotten with the last connection, CLOSES some time
+after it, and both when the pod vanishes.
+"""
 
 import asyncio
 import errno
 import logging
 from collections.abc import Callable
+from enum import Enum, auto
 from typing import Protocol
 
 import anyio.lowlevel
@@ -11,7 +26,7 @@ import anyio.lowlevel
 from hearth import running_time, tcp_keepalive
 from hearth.host_port import authority
 from hearth.proxy.background import Job
-from hearth.proxy.wire.deadlines import NEVER, Deadlines
+from hearth.proxy.wire.deadlines import NEVER, PERIOD_S, Deadlines
 from hearth.proxy.wire.upstream_connection import UpstreamConnection
 
 logger = logging.getLogger(__name__)
@@ -21,6 +36,11 @@ KEEPALIVE_S = 3.0
 DIALS = 64
 """Connections being made to one address at a time: more would only stall the loop."""
 _LOOK_EVERY_S = 1.0
+_SOON_S = 1.0
+"""A connection that ends later after a stream was idle for too long, or its engine died."""
+REST_LOOKS = 3
+"""Looks, a period of the timer apart, that a resting connection must survive: 0.2 s at least.  They
+are counted, since between two of them the loop has read what came, however late it is."""
 _LOG_EVERY_S = 60.0
 _EXHAUSTED = frozenset(
     (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL, errno.EAGAIN)
@@ -46,12 +66,23 @@ class Caller(Protocol):
         ...
 
 
+class AfterStream(Enum):
+    """What an address does with a connection after a stream of events."""
+
+    UNKNOWN = auto()
+    KEEPS = auto()
+    CLOSES = auto()
+
+
 class _Address:
     """One address."""
 
-    __slots__ = ("dialing", "idle", "waiting")
+    __slots__ = ("after_stream", "dialing", "idle", "open", "waiting")
 
     def __init__(self) -> None:
+        self.after_stream = AfterStream.UNKNOWN
+        self.open = 0
+        """Connections, whatever they do."""
         self.idle: list[UpstreamConnection] = []
         self.waiting: dict[Caller, bool] = {}
         """Callers in order; whether each wants a connection that carried nothing before."""
@@ -78,13 +109,15 @@ class UpstreamPool:
         self._open = 0
         self._log_at = deadlines.time()
         self._addresses: dict[Address, _Address] = {}
+        """Those with a connection or a caller, or that had one a moment ago."""
+        self._resting: dict[UpstreamConnection, int] = {}
+        """Looks that each has survived."""
+        self._idle_look_at = NEVER
         self.deadline = NEVER
 
     def acquire(self, address: Address, caller: Caller, *, fresh: bool = False) -> None:
         """Exactly one of the caller's methods is called, unless it leaves before."""
-        entry = self._addresses.get(address)
-        if entry is None:
-            entry = self._addresses[address] = _Address()
+        entry = self._addresses.get(address) or self._add(address)
         if not fresh:
             connection = self._idle(entry)
             if connection is not None:
@@ -101,54 +134,60 @@ class UpstreamPool:
         if entry is not None:
             entry.waiting.pop(caller, None)
 
-    def opened(self) -> None:
+    def opened(self, connection: UpstreamConnection) -> None:
         """A connection is open."""
         self._open += 1
+        address = connection.address
+        (self._addresses.get(address) or self._add(address)).open += 1
 
-    def ended(self) -> None:
-        """A connection is gone."""
+    def ended(self, connection: UpstreamConnection, *, unheard: bool) -> None:
+        """A connection is gone.  `unheard`: it carried a request, and nothing came to it."""
         self._open -= 1
+        entry = self._addresses[connection.address]
+        entry.open -= 1
+        by_the_endpoint = self._forget(entry, connection) or unheard
+        idle_s = self._deadlines.time() - connection.idle_since
+        if by_the_endpoint and connection.carried_stream and idle_s < _SOON_S:
+            entry.after_stream = AfterStream.CLOSES
+        if not entry.open:
+            if entry.after_stream is AfterStream.KEEPS:
+                entry.after_stream = AfterStream.UNKNOWN
+            self._look_at_idle_soon()
 
     def release(self, connection: UpstreamConnection) -> None:
         """A connection whose response is whole: for who waits, or for later."""
         connection.idle_since = self._deadlines.time()
-        entry = self._addresses.setdefault(connection.address, _Address())
-        for caller, fresh in entry.waiting.items():
-            if not fresh:
-                del entry.waiting[caller]
-                caller.connected(connection)
-                return
-        self._keep(entry, connection)
+        self._give(self._addresses[connection.address], connection)
 
-    def remove(self, connection: UpstreamConnection) -> None:
-        """An idle connection ended."""
-        entry = self._addresses.get(connection.address)
-        if entry is not None and connection in entry.idle:
-            entry.idle.remove(connection)
+    def release_after_stream(self, connection: UpstreamConnection) -> None:
+        """The same where the response was a stream of events."""
+        connection.idle_since = connection.streamed_at = self._deadlines.time()
+        entry = self._addresses[connection.address]
+        match entry.after_stream:
+            case AfterStream.KEEPS:
+                self._give(entry, connection)
+            case AfterStream.CLOSES:
+                connection.close()
+            case AfterStream.UNKNOWN:
+                self._resting[connection] = 0
+                self._look_by(connection.idle_since)
 
     def drop_idle(self, host: str) -> None:
         """Nothing listens at this address any more: abort what is idle there."""
         for (entry_host, _), entry in self._addresses.items():
             if entry_host == host:
-                connections, entry.idle = entry.idle, []
-                for connection in connections:
+                entry.after_stream = AfterStream.UNKNOWN
+                for connection in self._take_idle(entry):
                     connection.abort()
 
     def on_deadline(self, now: float) -> None:
-        """Close what was idle for too long."""
-        self.deadline = NEVER
-        for address, entry in tuple(self._addresses.items()):
-            fresh = [
-                connection for connection in entry.idle if now - connection.idle_since < KEEPALIVE_S
-            ]
-            for connection in entry.idle[: len(entry.idle) - len(fresh)]:
-                connection.close()
-            entry.idle = fresh
-            if fresh:
-                self.deadline = now + _LOOK_EVERY_S
-            elif not entry.waiting and not entry.dialing:
-                del self._addresses[address]
-        if self.deadline is NEVER:
+        """Look after what rests, and close what was idle for too long."""
+        for connection in tuple(self._resting):
+            self._look_at_resting(connection)
+        if self._idle_look_at <= now:
+            self._look_at_idle(now)
+        self.deadline = min(now + PERIOD_S if self._resting else NEVER, self._idle_look_at)
+        if self.deadline == NEVER:
             self._deadlines.remove(self)
 
     def close(self) -> None:
@@ -158,16 +197,36 @@ class UpstreamPool:
 
     def __len__(self) -> int:
         """Idle connections."""
-        return sum(len(entry.idle) for entry in self._addresses.values())
+        return sum(len(entry.idle) for entry in self._addresses.values()) + len(self._resting)
+
+    def _add(self, address: Address) -> _Address:
+        entry = self._addresses[address] = _Address()
+        return entry
+
+    def _take_idle(self, entry: _Address) -> list[UpstreamConnection]:
+        """What is idle or rests; the pool forgets it."""
+        idle, entry.idle = entry.idle, []
+        resting = [c for c in self._resting if self._addresses[c.address] is entry]
+        for connection in resting:
+            del self._resting[connection]
+        return idle + resting
+
+    def _forget(self, entry: _Address, connection: UpstreamConnection) -> bool:
+        """Whether it was idle, or rested."""
+        if self._resting.pop(connection, None) is not None:
+            return True
+        if connection in entry.idle:
+            entry.idle.remove(connection)
+            return True
+        return False
 
     def _close_idle(self) -> bool:
         """Whether there was any."""
         closed = False
         for entry in self._addresses.values():
-            for connection in entry.idle:
+            for connection in self._take_idle(entry):
                 connection.close()
                 closed = True
-            entry.idle = []
         return closed
 
     def _idle(self, entry: _Address) -> UpstreamConnection | None:
@@ -180,10 +239,50 @@ class UpstreamPool:
             connection.close()
         return None
 
-    def _keep(self, entry: _Address, connection: UpstreamConnection) -> None:
+    def _give(self, entry: _Address, connection: UpstreamConnection) -> None:
+        for caller, fresh in entry.waiting.items():
+            if not fresh:
+                del entry.waiting[caller]
+                caller.connected(connection)
+                return
         entry.idle.append(connection)
-        if self.deadline is NEVER:
-            self.deadline = self._deadlines.time() + _LOOK_EVERY_S
+        if self._idle_look_at is NEVER:
+            self._look_at_idle_soon()
+
+    def _look_at_resting(self, connection: UpstreamConnection) -> None:
+        entry = self._addresses[connection.address]
+        self._resting[connection] += 1
+        if connection.closing:
+            return  # it ends in this turn
+        if self._resting[connection] >= REST_LOOKS and entry.after_stream is AfterStream.UNKNOWN:
+            entry.after_stream = AfterStream.KEEPS
+        if entry.after_stream is not AfterStream.UNKNOWN:
+            del self._resting[connection]
+            if entry.after_stream is AfterStream.KEEPS:
+                self._give(entry, connection)
+            else:
+                connection.close()
+
+    def _look_at_idle(self, now: float) -> None:
+        self._idle_look_at = NEVER
+        for address, entry in tuple(self._addresses.items()):
+            stale = [c for c in entry.idle if now - c.idle_since >= KEEPALIVE_S]
+            for connection in stale:
+                entry.idle.remove(connection)
+                connection.close()
+            if entry.idle:
+                self._idle_look_at = now + _LOOK_EVERY_S
+            elif not (entry.open or entry.waiting or entry.dialing):
+                del self._addresses[address]
+
+    def _look_at_idle_soon(self) -> None:
+        if self._idle_look_at == NEVER:
+            self._idle_look_at = self._deadlines.time() + _LOOK_EVERY_S
+            self._look_by(self._idle_look_at)
+
+    def _look_by(self, at: float) -> None:
+        if at < self.deadline:
+            self.deadline = at
             self._deadlines.add(self)
 
     async def _dial(self, address: Address, entry: _Address) -> None:
@@ -208,10 +307,11 @@ class UpstreamPool:
                     del entry.waiting[caller]
                     caller.connected(connection)
                 else:
-                    connection.idle_since = self._deadlines.time()
-                    self._keep(entry, connection)
+                    self.release(connection)
         finally:
             entry.dialing -= 1
+            if not entry.open:
+                self._look_at_idle_soon()
 
     async def _connect(self, address: Address) -> UpstreamConnection:
         """Raises OSError."""

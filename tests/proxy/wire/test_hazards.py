@@ -472,6 +472,11 @@ async def test_a_client_that_reads_again_gets_the_rest_and_both_connections_go_o
                 await anyio.lowlevel.checkpoint()
             text = await client.until(b"0\r\n\r\n")
             assert text.count(b"data: ") == backend.FLOOD + 1
+            await s.record.until(1)
+            # A backend that is not known yet: its connection rests.
+            pool = s.gateway._parts.pool
+            while not pool._addresses["127.0.0.1", server.port].idle:
+                await anyio.lowlevel.checkpoint()
             await client.stream.send(post(BODY))
             await client.until(b"second")
         assert server.connections == 1

@@ -12,17 +12,17 @@ class Home:
     def __init__(self) -> None:
         self.heard: list[str] = []
 
-    def opened(self) -> None:
+    def opened(self, link) -> None:
         pass
 
-    def ended(self) -> None:
-        pass
+    def ended(self, link, *, unheard: bool) -> None:
+        self.heard.append("ended unheard" if unheard else "ended")
 
     def release(self, link: UpstreamConnection) -> None:
         self.heard.append("release")
 
-    def remove(self, link: UpstreamConnection) -> None:
-        self.heard.append("remove")
+    def release_after_stream(self, link: UpstreamConnection) -> None:
+        self.heard.append("release after stream")
 
 
 class Owner:
@@ -66,7 +66,7 @@ def test_bytes_that_nobody_asked_for():
     made.data_received(HEAD)
     assert transport.did == ["abort"]
     made.connection_lost(None)
-    assert home.heard == ["remove"]
+    assert home.heard == ["ended"]
 
 
 def test_more_than_the_response_that_has_ended():
@@ -167,4 +167,4 @@ def test_after_its_end_everything_is_harmless():
     for act in (made.pause, made.resume, made.abort, made.close):
         act()
     made.finish(keep=True)
-    assert home.heard == ["remove"]
+    assert home.heard == ["ended"]

@@ -34,8 +34,14 @@ class Caller:
     """A request that sends itself, and remembers."""
 
     def __init__(
-        self, pool: UpstreamPool, address: tuple[str, int], *, fresh: bool = False
+        self,
+        pool: UpstreamPool,
+        address: tuple[str, int],
+        *,
+        fresh: bool = False,
+        stream: bool = False,
     ) -> None:
+        self.stream = stream
         self.heard: list[str] = []
         self.head: ResponseHead | None = None
         self.data = b""
@@ -68,7 +74,7 @@ class Caller:
         else:
             self.data += data
         if self.data.endswith(b"}") and self.link is not None:
-            self.link.finish(keep=True)
+            self.link.finish(keep=True, stream=self.stream)
             self._tell("whole")
 
     def upstream_closed(self, *, clean: bool, untaken: bool) -> None:
@@ -85,10 +91,14 @@ class Caller:
 
 @asynccontextmanager
 async def pool(
-    kind: type[UpstreamPool] = UpstreamPool, *, connect_timeout_s: float = 3, **more
+    kind: type[UpstreamPool] = UpstreamPool,
+    *,
+    connect_timeout_s: float = 3,
+    timer: type[Deadlines] = Deadlines,
+    **more,
 ) -> AsyncIterator[Any]:
     nursery = BackgroundTasks()
-    sweep = Deadlines(asyncio.get_running_loop())
+    sweep = timer(asyncio.get_running_loop())
     made = kind(sweep, nursery.spawn, connect_timeout_s=connect_timeout_s, **more)
     async with anyio.create_task_group() as tasks:
         await tasks.start(nursery.run)
@@ -195,9 +205,225 @@ async def test_a_kept_connection_that_died():
         assert (await Caller(p, (server.host, server.port)).until("whole"))[0] == "made"
 
 
-async def test_field_case_91_idle_connections_make_room_for_another():
+class Stopped(Deadlines):
+    """A timer that a test runs itself."""
+
+    def add(self, item) -> None:
+        pass
+
+
+def look(p: UpstreamPool, times: int = 1, *, later_s: float = 0) -> None:
+    for _ in range(times):
+        p.on_deadline(p._deadlines.time() + later_s)
+
+
+async def closed(p: UpstreamPool, open_: int = 0) -> None:
+    """Wait until the pool knows of so many connections."""
+    while p._open != open_:
+        await anyio.lowlevel.checkpoint()
+
+
+@asynccontextmanager
+async def engine(handler=None) -> AsyncIterator[Any]:
+    """An address of a pool whose timer stands still."""
+    async with (
+        backend.running(handler or backend.chat) as server,
+        pool(timer=Stopped) as p,
+    ):
+        yield server, p, (server.host, server.port)
+
+
+async def closes(conn: Conn) -> None:
+    """An engine that ends each connection with its response."""
+    await conn.json({})
+    conn.close()
+
+
+async def run(p: UpstreamPool, address, *, stream: bool = True) -> str:
+    """One request; whether its connection was made for it."""
+    return (await Caller(p, address, stream=stream).until("whole"))[0]
+
+
+async def test_field_case_129_after_a_stream_a_connection_rests():
+    async with engine() as (server, p, address):
+        found = [await run(p, address)]
+        for _ in range(pools.REST_LOOKS - 1):
+            look(p)
+            found.append(await run(p, address, stream=False))
+        assert found == ["made", "made", "reused"]
+        assert (server.connections, len(p)) == (2, 2)
+
+
+async def test_an_address_that_keeps_a_connection_after_a_stream_is_known():
+    async with engine() as (server, p, address):
+        await run(p, address)
+        look(p, pools.REST_LOOKS)
+        assert [await run(p, address) for _ in range(3)] == ["reused"] * 3
+        assert server.connections == len(p) == 1
+
+
+@pytest.mark.parametrize("looks", [0, pools.REST_LOOKS - 1])
+async def test_field_case_129_an_address_that_closes_after_a_stream_is_known(looks):
+    go = anyio.Event()
+
+    async def waits(conn: Conn) -> None:
+        await conn.json({})
+        if conn.seen.connection == 2:
+            await go.wait()
+            conn.close()
+
+    async with engine(waits) as (server, p, address):
+        kept = Caller(p, address)
+        await run(p, address)
+        look(p, looks)
+        await kept.until("whole")
+        go.set()
+        await server.until(lambda b: b.open == 1)
+        await closed(p, 1)
+        # Known from now on: its connections are closed by the pool.
+        assert await run(p, address) == "reused"
+        await server.until(lambda b: b.open == 0)
+        assert [await run(p, address, stream=False) for _ in range(2)] == ["made", "reused"]
+        assert len(p) == 1
+
+
+async def test_connections_that_rest_beside_one_that_is_closed_are_closed_too():
+    go = anyio.Event()
+
+    async def first_closes(conn: Conn) -> None:
+        await conn.json({})
+        if conn.seen.connection == 1:
+            await go.wait()
+            conn.close()
+
+    async with engine(first_closes) as (server, p, address):
+        callers = [Caller(p, address, stream=True) for _ in range(3)]
+        for caller in callers:
+            await caller.until("whole")
+        assert len(p) == 3
+        go.set()
+        await closed(p, 2)
+        look(p)
+        assert len(p) == 0
+        await server.until(lambda b: b.open == 0)
+
+
+async def test_a_caller_that_waits_is_given_no_resting_connection_but_one_that_is_proven():
+    async with backend.running() as server, pool(Slow, timer=Stopped) as p:
+        address = (server.host, server.port)
+        p.go.set()
+        await run(p, address)
+        p.go = anyio.Event()
+        waiting = Caller(p, address)
+        look(p, pools.REST_LOOKS - 1)
+        assert waiting.heard == []
+        look(p)
+        assert (await waiting.until("whole"))[0] == "reused"
+        p.go.set()
+
+
+async def test_what_an_address_keeps_is_forgotten_with_its_last_connection():
+    async with engine() as (server, p, address):
+        await run(p, address)
+        look(p, pools.REST_LOOKS)
+        look(p, later_s=pools.KEEPALIVE_S)
+        await closed(p)
+        # Another pod may have the address by now.
+        server.handler = closes
+        assert await run(p, address) == "made"
+        assert await run(p, address) == "made"
+        assert server.connections == 3
+
+
+async def test_what_an_address_keeps_is_forgotten_when_its_pod_vanishes():
+    go = anyio.Event()
+
+    async def second_waits(conn: Conn) -> None:
+        if len(server.seen) == 2:
+            await go.wait()
+        await conn.json({})
+
+    async with engine(second_waits) as (server, p, address):
+        await run(p, address)
+        look(p, pools.REST_LOOKS)
+        busy = Caller(p, address, stream=True)
+        await server.until(lambda b: len(b.seen) == 2)
+        await run(p, address, stream=False)
+        p.drop_idle("192.0.2.1")
+        assert len(p) == 1
+        p.drop_idle(server.host)
+        assert len(p) == 0
+        go.set()
+        await busy.until("whole")
+        assert await run(p, address) == "made"
+
+
+async def test_an_address_that_closes_later_than_it_rested_is_known_after_all():
+    go = anyio.Event()
+
+    async def late(conn: Conn) -> None:
+        await conn.json({})
+        if len(server.seen) == 1:
+            await go.wait()
+            conn.close()
+
+    async with engine(late) as (server, p, address):
+        await run(p, address)
+        look(p, pools.REST_LOOKS)
+        # Lost: it may have run.
+        lost = Caller(p, address, stream=False)
+        go.set()
+        assert await lost.until("lost") == ["reused", "lost"]
+        kept = Caller(p, address, fresh=True)
+        await kept.until("whole")
+        assert await run(p, address) == "reused"
+        await server.until(lambda b: b.open == 0)
+
+
+async def test_a_connection_that_was_idle_for_long_says_nothing_when_it_ends():
+    go = anyio.Event()
+
+    async def late(conn: Conn) -> None:
+        await conn.json({})
+        if conn.seen.connection == 1:
+            await go.wait()
+            conn.close()
+
+    async with engine(late) as (_, p, address):
+        await run(p, address)
+        look(p, pools.REST_LOOKS)
+        await Caller(p, address, fresh=True).until("whole")
+        (old, _) = p._addresses[address].idle
+        old.idle_since = old.streamed_at = old.idle_since - pools._SOON_S
+        go.set()
+        await closed(p, 1)
+        assert [await run(p, address) for _ in range(2)] == ["reused"] * 2
+
+
+async def test_nothing_is_remembered_of_addresses_without_connections():
+    async with engine(closes) as (_, p, address):
+        await run(p, address)
+        await Caller(p, ("127.0.0.1", 1)).until("unreachable")
+        await closed(p)
+        assert set(p._addresses) == {address, ("127.0.0.1", 1)}
+        look(p, later_s=60)
+        assert p._addresses == {}
+        assert p.deadline == pools.NEVER
+
+
+async def test_the_timer_ends_a_rest_by_itself():
+    async with backend.running() as server, pool() as p:
+        address = (server.host, server.port)
+        await run(p, address)
+        while not p._addresses[address].idle:
+            await anyio.lowlevel.checkpoint()
+        assert await run(p, address) == "reused"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_field_case_91_idle_connections_make_room_for_another(stream):
     async with backend.running() as other, backend.running() as server, pool(limit=1) as p:
-        await Caller(p, (other.host, other.port)).until("whole")
+        await run(p, (other.host, other.port), stream=stream)
         await Caller(p, (server.host, server.port)).until("whole")
         await other.until(lambda b: b.open == 0)
         assert len(p) == 1
