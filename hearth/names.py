@@ -2,6 +2,7 @@
 
 import hashlib
 
+from hearth.api import groups
 from hearth.api.meta import ServiceKey
 
 DOMAIN = "serving.hearth.dev"
@@ -126,6 +127,14 @@ def pod_selector(key: ServiceKey) -> dict[str, str]:
     No more than that: pods of a Deployment that another controller made keep its labels too.
     """
     return {SERVICE_LABEL: key.name}
+
+
+def group_labels(key: ServiceKey, group: str, *, runtime: str) -> dict[str, str]:
+    """More labels of pods in the second group, as its own controller sets them: NetworkPolicies and
+    dashboards that came along select by them."""
+    if group != groups.NOCTAYA:
+        return {}
+    return {f"{group}/llmservice": key.name, f"{group}/runtime": label_value(runtime)}
 
 
 def labels(key: ServiceKey, *, runtime: str | None = None) -> dict[str, str]:

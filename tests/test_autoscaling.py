@@ -28,7 +28,7 @@ from hearth.routes import RouteTable
 from tests import hanging
 from tests.cluster.local.keda.scaling import replicas, until
 from tests.reconcile import builders
-from tests.reconcile.plan_fixture import written
+from tests.reconcile.builders import written
 
 KEY = ServiceKey("ai", "chat")
 GROUP = "serving.hearth.dev"

@@ -14,7 +14,7 @@ from hearth.cluster import kinds
 from hearth.cluster.informer import Informer, by_label
 from hearth.cluster.interface import Cluster, Kind, LabelSelector
 from hearth.reconcile import crd_check
-from hearth.reconcile.apply import ownership
+from hearth.reconcile.apply import ownership, takeover
 from hearth.reconcile.render import host_folders
 from hearth.reconcile.spec import parse, runtime_selection
 from hearth.reconcile.spec.parse import ParsedService
@@ -79,8 +79,10 @@ class Caches:
                 kind,
                 labels=_OURS,
                 indexes={_SERVICE: by_label(names.SERVICE_LABEL)},
-                # Whether the first replicas were handed over is written nowhere else.
-                managed_fields=kind == kinds.DEPLOYMENT,
+                # Whether the first replicas were handed over is written nowhere else, nor whether
+                # another controller owns a part.
+                managed_fields=True,
+                keep=None if kind == kinds.DEPLOYMENT else takeover.trim_managed_fields,
                 missing_retry_s=missing_retry_s,
             )
             for kind in owned
@@ -222,11 +224,13 @@ class Caches:
         """One object that Hearth manages, of a kind in OWNED."""
         return self._owned[kind].get(key)
 
-    def host_folder(self, service: LLMService) -> host_folders.HostFolder:
-        """Which folder of the nodes this service caches its model in."""
+    def host_folder(
+        self, service: LLMService, deployment: Manifest | None
+    ) -> host_folders.HostFolder:
+        """Which folder of the nodes this service caches its model in; `deployment`: its own."""
         own = volume.host_folder(service.key, service.group)
         sharing = self._services[service.group].find(_FOLDER, own)
-        return host_folders.choose(service, sharing, self.backend(service).deployment)
+        return host_folders.choose(service, sharing, deployment)
 
     def backend(self, service: LLMService) -> ownership.Backend:
         """The Deployment and the pods that belong to this very service."""

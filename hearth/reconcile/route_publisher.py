@@ -36,6 +36,8 @@ class SpecOutcome:
     """Whether the engine asks for a key of its own."""
     adopted: tuple[str, ...] = ()
     """Kind and name of the objects that this pass adopts."""
+    taken_over: tuple[str, ...] = ()
+    """The same of those that it takes over from another controller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

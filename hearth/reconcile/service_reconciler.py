@@ -12,7 +12,7 @@ from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, ClusterError, Conflict, NotFound, Terminating
 from hearth.demand import DemandTable
-from hearth.reconcile.apply import execute, loading_marks, plan
+from hearth.reconcile.apply import execute, loading_marks, ownership, plan, takeover
 from hearth.reconcile.apply.plan import Write
 from hearth.reconcile.caches import Caches
 from hearth.reconcile.key_secrets import KeySecrets
@@ -108,7 +108,7 @@ class ServiceReconciler:
         if writes:
             try:
                 self._publisher.remember_written(key, await execute.execute(self._cluster, writes))
-                await self._report_adopted(service, outcome.adopted)
+                await self._report_adopted(service, outcome)
             except execute.WriteRejected as error:
                 scales = error.kind == kinds.SCALED_OBJECT.kind
                 reason = spec_errors.SCALED_OBJECT if scales else spec_errors.RENDER
@@ -143,8 +143,13 @@ class ServiceReconciler:
             if broken := parsed.rejection or self._caches.runtime_rejection(runtime):
                 return SpecOutcome(runtime=runtime.name, rejection=broken), ()
             release = replace(self._release, keda=self._caches.keda)
+            deployment = await self._deployment(service)
             target = desired.render(
-                service, runtime, release=release, host_folder=self._caches.host_folder(service)
+                service,
+                runtime,
+                release=release,
+                host_folder=self._caches.host_folder(service, deployment),
+                selector=takeover.kept_selector(service, deployment),
             )
         except SpecError as error:
             return SpecOutcome(
@@ -157,8 +162,19 @@ class ServiceReconciler:
             warnings=target.warnings,
             engine_keyed=target.engine_keyed,
             adopted=planned.adopted,
+            taken_over=planned.taken_over,
         )
         return outcome, planned.writes
+
+    async def _deployment(self, service: LLMService) -> Manifest | None:
+        """The service's own Deployment; one that another controller made has no label of Hearth's,
+        and is read by name."""
+        name = ServiceKey(service.key.namespace, names.deployment(service.key))
+        found = self._caches.object(kinds.DEPLOYMENT, name)
+        if found is None:
+            with contextlib.suppress(NotFound):
+                found = await self._cluster.get(kinds.DEPLOYMENT, *name)
+        return found if found and ownership.controlled(service, found) else None
 
     async def _observed(self, service: LLMService, target: Desired) -> list[Manifest]:
         """Objects with the service's label, and any other that has the name of a desired one.
@@ -202,15 +218,22 @@ class ServiceReconciler:
             logger.info("API key can be checked again", extra=about)
         return self._publisher.publish(service, outcome)
 
-    async def _report_adopted(self, service: LLMService, adopted: tuple[str, ...]) -> None:
-        if not adopted:
-            return
-        detail = (
-            f"{', '.join(adopted)}: written by Hearth for a service of this name, owned by none"
-        )
-        logger.info("objects adopted", extra={"service": str(service.key), "detail": detail})
-        event = events.ServiceEvent("Normal", "Adopted", detail)
-        await events.record(self._cluster, service, event, wall=self._wall())
+    async def _report_adopted(self, service: LLMService, outcome: SpecOutcome) -> None:
+        for reason, objects, why in (
+            (
+                "Adopted",
+                outcome.adopted,
+                "written by Hearth for a service of this name, owned by none",
+            ),
+            ("TakenOver", outcome.taken_over, "applied by another controller of this service"),
+        ):
+            if not objects:
+                continue
+            detail = f"{', '.join(objects)}: {why}"
+            about = {"service": str(service.key), "reason": reason, "detail": detail}
+            logger.info("objects adopted", extra=about)
+            event = events.ServiceEvent("Normal", reason, detail)
+            await events.record(self._cluster, service, event, wall=self._wall())
 
     async def _reject(self, service: LLMService, rejection: SpecRejection) -> None:
         """Write the status of a service that gets no objects and no route."""

@@ -52,6 +52,11 @@ def service_manifest(
     }
 
 
+def written(resource: LLMService | InferenceRuntime) -> Manifest:
+    """As a user's file has it."""
+    return {**resource.manifest(), "apiVersion": resource.api_version, "kind": resource.kind}
+
+
 def runtime(
     spec: Manifest | None = None,
     *,

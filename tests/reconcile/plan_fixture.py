@@ -7,14 +7,13 @@ from typing import Any, assert_never
 from hearth import names
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, ServiceKey
-from hearth.api.runtime import InferenceRuntime
 from hearth.cluster import kinds
 from hearth.cluster.interface import Conflict
 from hearth.cluster.local.apiserver.store import Store
 from hearth.reconcile.apply import plan
-from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete
+from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete, TakeOver
 from tests.reconcile import builders
-from tests.reconcile.builders import WALL, merged, render, runtime
+from tests.reconcile.builders import WALL, merged, render, runtime, written
 
 KEY = ServiceKey("ai", "chat")
 KINDS = (kinds.PVC, kinds.DEPLOYMENT, kinds.SERVICE, kinds.SCALED_OBJECT, kinds.JOB)
@@ -50,6 +49,8 @@ class PlanFixture:
                     self.store.delete(manifest)
                 case ApplyReplicas():
                     self._replicas(write, stop_after, between)
+                case TakeOver():
+                    self._take_over(write)
                 case other:
                     assert_never(other)
 
@@ -70,6 +71,14 @@ class PlanFixture:
         except Conflict:
             self.store.apply(write.release, manager=names.REPLICAS_MANAGER)
 
+    def _take_over(self, write: TakeOver) -> None:
+        if write.replicas is not None:
+            self.store.apply(write.replicas, manager=names.REPLICAS_MANAGER, force=False)
+        for manager in (*write.managers, names.MANAGER):
+            self.store.apply(write.manifest, manager=manager)
+        for manager in write.managers:
+            self.store.apply(write.bare, manager=manager)
+
     def get(self, kind: Any, name: str = "chat") -> Manifest:
         return self.store.get(kind, "ai", name)
 
@@ -82,7 +91,3 @@ class PlanFixture:
     def owners_of_replicas(self) -> set[str]:
         entries = self.get(kinds.DEPLOYMENT)["metadata"]["managedFields"]
         return {e["manager"] for e in entries if "f:replicas" in e["fieldsV1"].get("f:spec", {})}
-
-
-def written(resource: LLMService | InferenceRuntime) -> Manifest:
-    return {**resource.manifest(), "apiVersion": resource.api_version, "kind": resource.kind}

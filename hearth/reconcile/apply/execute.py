@@ -14,7 +14,7 @@ from hearth.cluster.interface import (
     Invalid,
     Terminating,
 )
-from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete, Write
+from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete, TakeOver, Write
 
 
 class WriteRejected(ClusterError):
@@ -54,6 +54,8 @@ async def _execute(cluster: Cluster, write: Write) -> tuple[Manifest, ...]:
             return (await cluster.apply(manifest, manager=names.MANAGER),)
         case ApplyReplicas():
             return (await _apply_replicas(cluster, write),)
+        case TakeOver():
+            return (await _take_over(cluster, write),)
         case Delete(manifest):
             await cluster.delete(manifest)
             return ()
@@ -74,6 +76,17 @@ async def _apply_replicas(cluster: Cluster, write: ApplyReplicas) -> Manifest:
     except Conflict:
         # Someone scales already: release the field.
         await cluster.apply(_identified(write.release, applied), manager=names.REPLICAS_MANAGER)
+    return applied
+
+
+async def _take_over(cluster: Cluster, write: TakeOver) -> Manifest:
+    if write.replicas is not None:
+        await cluster.apply(write.replicas, manager=names.REPLICAS_MANAGER, force=False)
+    for manager in write.managers:
+        await cluster.apply(write.manifest, manager=manager)
+    applied = await cluster.apply(write.manifest, manager=names.MANAGER)
+    for manager in write.managers:
+        applied = await cluster.apply(write.bare, manager=manager)
     return applied
 
 

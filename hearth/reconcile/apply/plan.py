@@ -9,7 +9,7 @@ from hearth.api import groups
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.cluster import kinds
-from hearth.reconcile.apply import drift, ownership, written_once
+from hearth.reconcile.apply import drift, ownership, takeover, written_once
 from hearth.reconcile.render.desired import Desired
 from hearth.reconcile.spec import spec_errors
 
@@ -51,6 +51,26 @@ class ApplyReplicas:
     release: Manifest
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TakeOver:
+    """Apply an object that other controllers applied before, and end what they own of it.
+
+    Repeatable from any step; a Conflict asks for another pass:
+
+    1. where `replicas` is set: apply it, manager names.REPLICAS_MANAGER, *no* force, so that the
+       field outlives its owner with the value it has;
+    2. apply `manifest`, by force, as each of `managers`: what only they wanted goes in the very
+       write that brings what Hearth wants, and pods are replaced once;
+    3. apply `manifest`, manager names.MANAGER, force;
+    4. apply `bare`, as each of `managers`: they own nothing any more.
+    """
+
+    manifest: Manifest
+    managers: tuple[str, ...]
+    bare: Manifest
+    replicas: Manifest | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Delete:
     """`cluster.delete`, by uid: owned by the service and no longer desired."""
@@ -58,7 +78,7 @@ class Delete:
     manifest: Manifest
 
 
-Write = Create | Apply | ApplyReplicas | Delete
+Write = Create | Apply | ApplyReplicas | TakeOver | Delete
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +89,8 @@ class Plan:
     rejection: routes.SpecRejection | None = None
     adopted: tuple[str, ...] = ()
     """Kind and name of the objects that these writes adopt."""
+    taken_over: tuple[str, ...] = ()
+    """The same of those that another controller applied before."""
 
 
 def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) -> Plan:
@@ -92,9 +114,13 @@ def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) 
         return Plan(rejection=routes.SpecRejection(reason=problems[0].reason, message=message))
     steps: list[Write] = []
     adopted: list[str] = []
+    taken_over: list[str] = []
     for identity, manifest in desired_by_id.items():
         current = observed_by_id.get(identity)
-        if current is None or ownership.controlled(service, current) or _is_terminating(current):
+        if step := _take_over(service, manifest, current):
+            steps.append(step)
+            taken_over.append(f"{manifest['kind']} {manifest['metadata']['name']}")
+        elif current is None or ownership.controlled(service, current) or _is_terminating(current):
             steps.extend(_steps(manifest, current, desired.initial_replicas))
         else:
             steps.append(Apply(_adopting(manifest, current)))
@@ -102,7 +128,11 @@ def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) 
     orphans = (
         current for identity, current in observed_by_id.items() if identity not in desired_by_id
     )
-    return Plan(writes=(*_deletions(service, orphans), *steps), adopted=tuple(adopted))
+    return Plan(
+        writes=(*_deletions(service, orphans), *steps),
+        adopted=tuple(adopted),
+        taken_over=tuple(taken_over),
+    )
 
 
 def shared_service(desired: Manifest, observed: Manifest | None) -> Plan:
@@ -132,8 +162,29 @@ def _steps(desired: Manifest, observed: Manifest | None, replicas: int) -> Itera
         yield from _deployment_steps(desired, observed, replicas)
     elif observed is None:
         yield Create(desired) if kind.kind in written_once.KINDS else Apply(desired)
+    elif kind == kinds.PVC:
+        if not drift.matches(_metadata(desired, "labels"), _metadata(observed, "labels")):
+            yield Apply(_unwritten(_identified(desired, observed)))
     elif kind.kind not in written_once.KINDS and not drift.matches(desired, observed):
         yield Apply(_identified(desired, observed))
+
+
+def _take_over(
+    service: LLMService, desired: Manifest, observed: Manifest | None
+) -> TakeOver | None:
+    """None where no other controller applied it; a claim is written once, by whomever."""
+    if observed is None or desired["kind"] in written_once.KINDS or _is_terminating(observed):
+        return None
+    managers = takeover.former_managers(service, observed)
+    if not managers or not ownership.controlled(service, observed):
+        return None
+    bare = takeover.bare(observed)
+    replicas = None
+    if takeover.owns_replicas(observed, managers):
+        replicas = {**bare, "spec": {"replicas": observed["spec"]["replicas"]}}
+    return TakeOver(
+        manifest=_identified(desired, observed), managers=managers, bare=bare, replicas=replicas
+    )
 
 
 def _deployment_steps(
@@ -248,16 +299,24 @@ def _remedy(service: LLMService, observed: Manifest) -> str:
 def _adopting(desired: Manifest, observed: Manifest) -> Manifest:
     """For the observed version only: an object that someone else adopts meanwhile stays theirs.
 
-    Of what is written once nothing but the owner.
+    Of what is written once nothing but owner and labels.
     """
     made = _identified(desired, observed)
     version = {"resourceVersion": observed["metadata"]["resourceVersion"]}
     metadata = {**made["metadata"], **version}
-    if observed["kind"] not in written_once.KINDS:
-        return {**made, "metadata": metadata}
-    kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences")
-    bare = {name: metadata[name] for name in kept if name in metadata}
-    return {"apiVersion": made["apiVersion"], "kind": made["kind"], "metadata": bare}
+    adopting = {**made, "metadata": metadata}
+    return adopting if observed["kind"] not in written_once.KINDS else _unwritten(adopting)
+
+
+def _unwritten(once: Manifest) -> Manifest:
+    """Of what is written once, only what may be written again: whose it is."""
+    kept = ("name", "namespace", "uid", "resourceVersion", "ownerReferences", "labels")
+    metadata = {name: once["metadata"][name] for name in kept if name in once["metadata"]}
+    return {"apiVersion": once["apiVersion"], "kind": once["kind"], "metadata": metadata}
+
+
+def _metadata(manifest: Manifest, name: str) -> Any:
+    return manifest["metadata"].get(name) or {}
 
 
 def _identified(desired: Manifest, observed: Manifest) -> Manifest:

@@ -35,6 +35,9 @@ class DeploymentInputs:
     probes: ProbeSettings
     waits_for: tuple[str, ...] = ()
     """Files of the cache, of which one must be there before the engine starts."""
+    selector: Manifest | None = None
+    """Of a Deployment that is there and whose selector is another's: its pods bear those labels
+    too, and where the two disagree, those."""
 
 
 def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
@@ -44,7 +47,8 @@ def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
     _check(service)
     device_request = accelerators.render(runtime, accelerators=service.spec.resources.accelerators)
     options = inputs.options
-    labels = {**options.labels, **names.labels(key, runtime=runtime.name)}
+    labels = {**options.labels, **_labels(service, runtime)}
+    selector = inputs.selector or {"matchLabels": names.selector(key)}
     of_pods = {**options.annotations, **annotations(runtime)}
     # One accelerator cannot hold two pods: a surge would wait for a device that never comes free.
     strategy = {
@@ -61,12 +65,12 @@ def render(inputs: DeploymentInputs, *, release: Release) -> Manifest:
             **({"annotations": options.annotations} if options.annotations else {}),
         },
         "spec": {
-            "selector": {"matchLabels": names.selector(key)},
+            "selector": selector,
             **({"strategy": strategy} if device_request.limits else {}),
             "progressDeadlineSeconds": inputs.probes.progress_deadline_s,
             "template": {
                 "metadata": {
-                    "labels": dict(labels),
+                    "labels": {**labels, **selector.get("matchLabels", {})},
                     **({"annotations": of_pods} if of_pods else {}),
                 },
                 "spec": {
@@ -99,7 +103,7 @@ def render_options(service: LLMService, runtime: InferenceRuntime, model: Source
     return pod_options.render(
         runtime,
         template.Data(model_path=model.path, service=service.key),
-        own_labels=names.labels(service.key, runtime=runtime.name),
+        own_labels=_labels(service, runtime),
         own_annotations=annotations(runtime),
     )
 
@@ -139,6 +143,13 @@ def render_service(inputs: DeploymentInputs) -> Manifest:
                 }
             ],
         },
+    }
+
+
+def _labels(service: LLMService, runtime: InferenceRuntime) -> dict[str, str]:
+    return {
+        **names.group_labels(service.key, service.group, runtime=runtime.name),
+        **names.labels(service.key, runtime=runtime.name),
     }
 
 

@@ -51,10 +51,12 @@ def render(
     release: Release,
     host_folder: HostFolder | None = None,
     their_job: Manifest | None = None,
+    selector: Manifest | None = None,
 ) -> Desired:
     """All or nothing.  Raises SpecError, naming the field, for a spec that cannot be served.
 
     `their_job`: the Job that another project's controller made to fill this service's cache.
+    `selector`: what the Deployment that is there has, where it is not Hearth's own.
     """
     _check_name(service, release)
     model = _model(service)
@@ -86,6 +88,7 @@ def render(
         options=deployment.render_options(service, runtime, model),
         probes=probes.render(service, runtime),
         waits_for=prewarm_job.waits_for(wanted, their_job),
+        selector=selector,
     )
     rendered = (
         # Before there is a pod that it is about.

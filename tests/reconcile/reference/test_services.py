@@ -98,10 +98,14 @@ def test_a_difference_that_is_not_meant_is_found():
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_both_groups_come_to_the_same_pod(row):
-    """But for the folder of a node."""
-    folder = ("mounts./cache.hostPath.path",)
+    """But for the folder of a node, and the labels that policies of the second group select by."""
+    of_group = {
+        "mounts./cache.hostPath.path",
+        "labels.serving.noctaya.io/llmservice",
+        "labels.serving.noctaya.io/runtime",
+    }
     one, other = (dict(view.flat(rendered(row, group))) for group in groups.GROUPS)
-    assert {path for path in one | other if one.get(path) != other.get(path)} <= {*folder}
+    assert {path for path in one | other if one.get(path) != other.get(path)} <= of_group
 
 
 @pytest.mark.parametrize("row", cases("test_the_same_spec_is_refused_for_the_same_reason"))

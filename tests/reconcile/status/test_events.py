@@ -16,8 +16,7 @@ from hearth.reconcile.caches import Caches
 from hearth.reconcile.status import events, status
 from hearth.reconcile.status.events import ServiceEvent
 from hearth.reconcile.status.status import ConditionState, StatusInputs
-from tests.reconcile.builders import UID, WALL, observe, pod, service
-from tests.reconcile.plan_fixture import written
+from tests.reconcile.builders import UID, WALL, observe, pod, service, written
 
 NOBODY_ASKS = "nobody asks, so no pod runs; the next request starts one"
 NO_POD_YET = "the backend is wanted, and its Deployment has no pod yet"
