@@ -11,7 +11,8 @@ from pydantic import AfterValidator, Field
 
 from hearth.api.meta import Manifest, Model
 
-DataKey = Annotated[str, Field(min_length=1, max_length=253, pattern=r"^[-._a-zA-Z0-9]+$")]
+KEY_PATTERN = r"^[-._a-zA-Z0-9]+$"
+DataKey = Annotated[str, Field(min_length=1, max_length=253, pattern=KEY_PATTERN)]
 
 
 def _base64(text: str) -> str:

@@ -10,6 +10,7 @@ from hearth.api.meta import CustomResource, Model
 
 Family = Literal["vllm"]
 Vendor = Literal["nvidia", "ascend", "cpu"]
+RESOURCE_PATTERN = r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
 
 
 class ContainerPort(Model):
@@ -59,7 +60,7 @@ class Accelerator(Model):
             Field(
                 min_length=1,
                 max_length=317,
-                pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+                pattern=RESOURCE_PATTERN,
             ),
         ]
         | None

@@ -6,6 +6,23 @@ from typing import Any
 
 from pydantic_core import ErrorDetails
 
+from hearth.api import core_objects, kubernetes, runtime
+
+_PATTERNS = {
+    kubernetes.PORT_NAME_PATTERN: "the name of a port is made of lower-case letters, digits and"
+    " single hyphens, at most 15, with at least one letter",
+    runtime.RESOURCE_PATTERN: "a device's name is made of letters, digits, hyphens, dots and"
+    " underscores, with a domain before a slash, such as nvidia.com/gpu",
+    core_objects.KEY_PATTERN: "a key is made of letters, digits, hyphens, dots and underscores",
+}
+"""What a text must look like, by the pattern that says it to a machine."""
+_OTHER_FORM = "has another form"
+_LEFT_OUT = {
+    "fileKeyRef": "a runtime's pods have no volume for such a file: use secretKeyRef or "
+    "configMapKeyRef",
+}
+"""Fields of Kubernetes that people may write, and Hearth's kinds do not have."""
+
 
 def message(error: ErrorDetails, *, fields: Collection[str]) -> str:
     """`fields` are those that exist where the error is."""
@@ -40,14 +57,16 @@ def message(error: ErrorDetails, *, fields: Collection[str]) -> str:
         case "too_long":
             return f"must have at most {limits['max_length']} items"
         case "string_pattern_mismatch":
-            return f"must match {limits['pattern']}, which {_shown(value)} does not"
+            return f"{_PATTERNS.get(limits['pattern'], _OTHER_FORM)}, unlike {_shown(value)}"
         case "value_error":
             return str(limits["error"])
         case _:
-            return error["msg"]
+            return f"cannot be {_shown(value)}"
 
 
 def _unknown(name: str, fields: Collection[str]) -> str:
+    if name in _LEFT_OUT:
+        return f"is not supported; {_LEFT_OUT[name]}"
     close = difflib.get_close_matches(name.lower(), {f.lower(): f for f in fields}, n=1)
     if close:
         right = next(f for f in fields if f.lower() == close[0])

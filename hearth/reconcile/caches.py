@@ -212,6 +212,17 @@ class Caches:
         for group in self._runtimes:
             yield from self.runtimes(group)
 
+    def unreadable_runtime(self, group: str, name: str) -> str | None:
+        """Why the runtime of that name, one that is there, cannot be read; else None."""
+        manifest = self._runtimes[group].get(ServiceKey("", name))
+        if manifest is None:
+            return None
+        try:
+            InferenceRuntime.model_validate(manifest)
+        except ValidationError as error:
+            return parse.unreadable(error)
+        return None
+
     def runtime_rejection(self, runtime: InferenceRuntime) -> SpecRejection | None:
         """The first rule that a runtime, one of `all_runtimes`, breaks."""
         return self._parsed_runtimes[runtime.metadata.uid][2]

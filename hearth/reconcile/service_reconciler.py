@@ -139,7 +139,11 @@ class ServiceReconciler:
             return SpecOutcome(rejection=parsed.rejection, readable=False), ()
         runtime = None
         try:
-            runtime = runtime_selection.pick(service, self._caches.all_runtimes())
+            runtime = runtime_selection.pick(
+                service,
+                self._caches.all_runtimes(),
+                unreadable=self._caches.unreadable_runtime,
+            )
             if broken := parsed.rejection or self._caches.runtime_rejection(runtime):
                 return SpecOutcome(runtime=runtime.name, rejection=broken), ()
             release = replace(self._release, keda=self._caches.keda)

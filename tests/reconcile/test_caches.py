@@ -172,6 +172,7 @@ async def test_what_the_caches_return(world):
     assert len(world.caches.services(KEY)) == 2
     assert [m["kind"] for m in world.caches.services_in("ai")] == ["LLMService"] * 2
     assert [r.name for r in world.caches.runtimes("serving.hearth.dev")] == ["stub"]
+    assert [r.name for r in world.caches.all_runtimes()] == ["stub"]
     assert world.caches.object(kinds.DEPLOYMENT, KEY)["metadata"]["name"] == "chat"
     assert world.caches.keda
 

@@ -354,6 +354,31 @@ async def test_field_case_145_of_an_open_service_no_secret_is_read(world):
     assert (await world.conditions())["Degraded"] == ("False", "Inactive")
 
 
+async def test_a_runtime_that_cannot_be_read_is_told_in_plain_words(world):
+    await world.user("InferenceRuntime", "stub", spec={"vendor": "abacus", "container": {}})
+    await world.user("LLMService")
+    await world.reconcile_once()
+    assert world.routes.find(KEY).rejection.message == (
+        "spec.runtime.name: InferenceRuntime stub cannot be read: spec.vendor: must be 'nvidia',"
+        " 'ascend' or 'cpu', not 'abacus'"
+    )
+    assert world.caches.unreadable_runtime("serving.hearth.dev", "gone") is None
+    await world.runtime()
+    await world.reconcile_once()
+    assert world.routes.find(KEY).rejection is None
+    assert world.caches.unreadable_runtime("serving.hearth.dev", "stub") is None
+
+
+async def test_a_runtime_of_the_other_group_is_named_as_such(world):
+    await world.runtime(group="serving.noctaya.io")
+    await world.user("LLMService")
+    await world.reconcile_once()
+    assert world.routes.find(KEY).rejection.message.startswith(
+        "spec.runtime.name: InferenceRuntime stub is of serving.noctaya.io; this service is of"
+        " serving.hearth.dev, and needs one of its own group"
+    )
+
+
 async def test_a_rejected_write_names_the_object_in_the_condition(world):
     await world.runtime()
     await world.user("LLMService")
@@ -361,7 +386,10 @@ async def test_a_rejected_write_names_the_object_in_the_condition(world):
     await world.reconcile_once()
     assert (await world.conditions())["Degraded"] == ("True", "Render")
     said = world.routes.find(KEY).rejection.message
-    assert said == "the cluster refused Service chat-backend: exceeded quota: services"
+    assert said == (
+        "the cluster refused Service chat-backend: exceeded quota: services; raise that quota of"
+        " the namespace, or ask for less; it is tried again each minute"
+    )
 
 
 async def test_a_cluster_error_is_retried_and_the_service_has_a_route(world):

@@ -22,7 +22,29 @@ class WriteRejected(ClusterError):
 
     def __init__(self, manifest: Manifest, error: ClusterError) -> None:
         self.kind: str = manifest["kind"]
-        super().__init__(f"the cluster refused {self.kind} {manifest['metadata']['name']}: {error}")
+        name = manifest["metadata"]["name"]
+        super().__init__(f"the cluster refused {self.kind} {name}: {error}; {_remedy(error)}")
+
+
+def _remedy(error: ClusterError) -> str:
+    """What a person can do; the server only says what is wrong."""
+    text = str(error)
+    if isinstance(error, Invalid):
+        return (
+            "change the field of the LLMService, or of its InferenceRuntime, that this comes from;"
+            " what runs goes on"
+        )
+    if "exceeded quota" in text:
+        return "raise that quota of the namespace, or ask for less; it is tried again each minute"
+    if "admission webhook" in text or "ValidatingAdmissionPolicy" in text:
+        return (
+            "a policy of the cluster denies it: ask for what the policy allows, or have the policy"
+            " changed; it is tried again each minute"
+        )
+    return (
+        "Hearth may lack a right: install the chart of this version of Hearth, with its RBAC; it is"
+        " tried again each minute"
+    )
 
 
 async def execute(cluster: Cluster, writes: Iterable[Write]) -> list[Manifest]:

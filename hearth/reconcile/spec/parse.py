@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from pydantic import ValidationError
 
-from hearth.api import rules, schema
+from hearth.api import rules, schema, validation_messages
 from hearth.api.llmservice import Authentication, LLMService
 from hearth.api.meta import Manifest, format_path
 from hearth.api.rules import Broken
@@ -31,8 +31,7 @@ def parse(manifest: Manifest) -> ParsedService:
     try:
         service = LLMService.model_validate(manifest)
     except ValidationError as error:
-        first = error.errors()[0]
-        message = f"{format_path(first['loc'])}: {first['msg']}"
+        message = unreadable(error)
         bare = {
             **manifest,
             "spec": {"model": {}, "endpoint": _authentication(manifest.get("spec"))},
@@ -45,6 +44,14 @@ def parse(manifest: Manifest) -> ParsedService:
     for broken in _broken_rules(manifest):
         return ParsedService(service, SpecRejection(reason=_reason(broken), message=str(broken)))
     return ParsedService(service)
+
+
+def unreadable(error: ValidationError) -> str:
+    """The first thing that keeps a stored object from being read: its field, and what to write."""
+    first = error.errors(include_url=False)[0]
+    # pydantic marks a wrong key of a dict by one more step.
+    path = tuple(step for step in first["loc"] if step != "[key]")
+    return f"{format_path(path)}: {validation_messages.message(first, fields=())}"
 
 
 def runtime_rejection(runtime: InferenceRuntime) -> SpecRejection | None:

@@ -1,6 +1,6 @@
 """Select the InferenceRuntime that serves a service."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
@@ -12,10 +12,16 @@ IndexKey = tuple[str, str]
 """`name` or `vendor`, and its value."""
 
 
-def pick(service: LLMService, runtimes: Iterable[InferenceRuntime]) -> InferenceRuntime:
+def pick(
+    service: LLMService,
+    runtimes: Iterable[InferenceRuntime],
+    *,
+    unreadable: Callable[[str, str], str | None] = lambda group, name: None,
+) -> InferenceRuntime:
     """By name; else of the first acceptable vendor that has any, the one of highest priority.
 
-    Only runtimes of the service's own group count; those of another are told apart in the words.
+    Only runtimes of the service's own group count; those of another are told apart in the words,
+    as is one that is there and cannot be read: `unreadable(group, name)` says why.
     Raises SpecError, naming equals and what there is.
     """
     there = list(runtimes)
@@ -24,6 +30,11 @@ def pick(service: LLMService, runtimes: Iterable[InferenceRuntime]) -> Inference
     name = ref.name if ref is not None else None
     if name:
         if name not in own:
+            if (why := unreadable(service.group, name)) is not None:
+                raise SpecError(
+                    spec_errors.RUNTIME,
+                    f"spec.runtime.name: InferenceRuntime {name} cannot be read: {why}",
+                )
             raise _error(service, f"spec.runtime.name: {_missing(service, name, there)}", own)
         return own[name]
     if ref is None or ref.selector is None:

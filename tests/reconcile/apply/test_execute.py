@@ -5,7 +5,7 @@ import pytest
 from hearth import names
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
-from hearth.cluster.interface import Conflict, NotFound, Terminating
+from hearth.cluster.interface import Conflict, Forbidden, Invalid, NotFound, Terminating
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.reconcile.apply import execute, plan
 from tests.reconcile.builders import render, runtime, service
@@ -84,3 +84,28 @@ async def test_field_case_136_a_namespace_that_goes_is_no_refusal_of_an_object()
 
     with pytest.raises(Terminating):
         await execute.execute(Going(), [plan.Apply({})])
+
+
+@pytest.mark.parametrize(
+    ("error", "remedy"),
+    [
+        (Invalid("spec.x: Invalid value"), "change the field of the LLMService, or of its Infer"),
+        (Forbidden("exceeded quota: gpus, requested: 1"), "raise that quota of the namespace, or"),
+        (
+            Forbidden('admission webhook "policy.example" denied the request: no hostPath'),
+            "a policy of the cluster denies it: ask for what the policy allows",
+        ),
+        (
+            Forbidden('ValidatingAdmissionPolicy "p" denied request: x'),
+            "a policy of the cluster denies it",
+        ),
+        (
+            Forbidden('deployments.apps is forbidden: User "hearth" cannot patch resource'),
+            "Hearth may lack a right: install the chart of this version",
+        ),
+    ],
+)
+def test_what_the_cluster_refuses_is_told_with_what_to_do(error, remedy):
+    manifest = {"kind": "Deployment", "metadata": {"name": "chat"}}
+    told = str(execute.WriteRejected(manifest, error))
+    assert told.startswith(f"the cluster refused Deployment chat: {error}; {remedy}")

@@ -21,22 +21,40 @@ NOCTAYA = {"apiVersion": "serving.noctaya.io/v1alpha1"}
 
 
 @pytest.mark.parametrize(
-    ("spec", "field"),
+    ("spec", "field", "words"),
     [
-        ({"model": {"source": {"uri": 7}}}, "spec.model.source.uri"),
-        ({"model": {}, "scaling": {"min": "one"}}, "spec.scaling.min"),
-        ({"model": {}, "scaling": {"activationTimeout": "soon"}}, "spec.scaling.activationTimeout"),
-        ({}, "spec.model"),
-        ("nonsense", "spec"),
-        (None, "spec"),
+        (
+            {"model": {"source": {"uri": 7}}},
+            "spec.model.source.uri",
+            "must be a string, not 7 (put it in quotes)",
+        ),
+        (
+            {"model": {}, "scaling": {"min": "one"}},
+            "spec.scaling.min",
+            "must be a whole number, not 'one'",
+        ),
+        (
+            {"model": {}, "scaling": {"activationTimeout": "soon"}},
+            "spec.scaling.activationTimeout",
+            "'soon' is not a duration; write for example 10s, 2m or 1h30m",
+        ),
+        ({"model": {}, "cache": {"size": "much"}}, "spec.cache.size", "'much' is not a quantity;"),
+        (
+            {"model": {}, "cache": {"strategy": "Cloud"}},
+            "spec.cache.strategy",
+            "must be 'NodeLocalPVC', 'HostPath', 'SharedPVC', 'BakedImage' or 'None', not 'Cloud'",
+        ),
+        ({}, "spec.model", "is required"),
+        ("nonsense", "spec", "must be a mapping of fields, not 'nonsense'"),
+        (None, "spec", "is required"),
     ],
 )
-def test_an_invalid_field_is_rejected_by_name(spec, field):
+def test_an_invalid_field_is_rejected_by_name(spec, field, words):
     parsed = parse.parse(manifest(spec))
     assert str(parsed.service.key) == "ai/chat" and parsed.service.metadata.uid == "u"
     assert not parsed.readable and parsed.rejection is not None
     assert parsed.rejection.reason == "Render"
-    assert parsed.rejection.message.startswith(f"{field}: ")
+    assert parsed.rejection.message.startswith(f"{field}: {words}")
 
 
 def test_a_valid_service_is_parsed():

@@ -90,6 +90,19 @@ def test_refusals(of, message: str):
     assert message in error.value.rejection.message
 
 
+def test_a_runtime_that_cannot_be_read_is_told_from_one_that_is_not_there():
+    def unreadable(group, name):
+        return "spec.vendor: is required" if (group, name) == (by().group, "broken") else None
+
+    with pytest.raises(SpecError) as error:
+        runtime_selection.pick(by(name="broken"), ALL, unreadable=unreadable)
+    assert str(error.value) == (
+        "spec.runtime.name: InferenceRuntime broken cannot be read: spec.vendor: is required"
+    )
+    with pytest.raises(SpecError, match="there is no InferenceRuntime 'gone'"):
+        runtime_selection.pick(by(name="gone"), ALL, unreadable=unreadable)
+
+
 @pytest.mark.reference("hearth:spec.runtime")
 def test_without_spec_runtime_none_is_selected():
     of = service().model_copy(update={"spec": service().spec.model_copy(update={"runtime": None})})
