@@ -30,3 +30,10 @@ def test_a_program_is_python_of_the_oldest_image(name):
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_program_is_small_enough_to_be_in_every_manifest(name):
     assert len(TEXTS[name].encode()) < 16_000
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_program_comes_to_its_process_as_it_is(name):
+    """Kubernetes reads `$(NAME)` and `$$` in commands; `hearth local` puts folders for volumes."""
+    assert "$" not in TEXTS[name]
+    assert [path for path in ("/cache", "/models", "/staging") if path in TEXTS[name]] == []
