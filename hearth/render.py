@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -58,9 +58,24 @@ def text(
     if problems:
         raise CannotRender("\n".join(problems))
     read = [SourceFile(one.file, manifest) for one in parsed for manifest in one.manifests]
-    return yaml.safe_dump_all(
-        _objects(read, release, warn), sort_keys=False, allow_unicode=True, width=100
-    )
+    objects = _objects(read, release, warn)
+    options: dict[str, Any] = {"sort_keys": False, "allow_unicode": True, "width": 100}
+    written: str = yaml.dump_all(objects, Dumper=_Dumper, **options)
+    return written
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes each value out where it stands, and a text of several lines as it reads."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+    def represent_str(self, data: str) -> yaml.ScalarNode:
+        style = "|" if "\n" in data else None
+        return self.represent_scalar("tag:yaml.org,2002:str", data, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_str)
 
 
 def _files(paths: Iterable[str]) -> Iterator[Path]:

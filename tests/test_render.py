@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from hearth import render
+from hearth.cache import program_texts
 from hearth.reconcile.render.release import Release
 
 RUNTIME = """\
@@ -44,6 +45,21 @@ def test_objects_come_in_write_order_from_all_files_of_a_folder(tmp_path):
         ("ScaledObject", "chat"), ("Service", "hearth"),
     ]  # fmt: skip
     assert {one["metadata"]["namespace"] for one in found} == {"ai"}
+
+
+def test_a_program_reads_as_it_runs(tmp_path):
+    """A text of several lines stands there line by line; no value is an alias of another."""
+    filled = SERVICE.replace("{strategy: None}", "{prewarm: true}")
+    (tmp_path / "a.yaml").write_text(f"{RUNTIME}---\n{filled}")
+    text = render.text([str(tmp_path)], release=Release(), piped=bytes)
+    for program in (program_texts.DOWNLOAD, program_texts.WAIT):
+        assert {line for line in program.splitlines() if line} <= {
+            line[10:] for line in text.splitlines()
+        }
+    job = next(one for one in yaml.safe_load_all(text) if one["kind"] == "Job")
+    container = job["spec"]["template"]["spec"]["containers"][0]
+    assert container["command"] == ["python3", "-c", program_texts.DOWNLOAD]
+    assert "&id" not in text
 
 
 def test_field_case_103_what_a_runtime_says_of_pods_is_shown(tmp_path):

@@ -21,7 +21,7 @@ from tests.cluster import envtest
 
 ROOT = Path(__file__).parents[2]
 DEFINITIONS = sorted((ROOT / "charts" / "hearth" / "files" / "crds").glob("*.yaml"))
-EXAMPLES = sorted((ROOT / "examples").glob("*.yaml"))
+EXAMPLES = sorted((ROOT / "examples").rglob("*.yaml"))
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 NAMESPACE = "definitions"
 PLURALS = {"LLMService": "llmservices", "InferenceRuntime": "inferenceruntimes"}

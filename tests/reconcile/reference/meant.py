@@ -18,7 +18,11 @@ class Meant(NamedTuple):
 
 
 DIFFERENCES = [
-    Meant("labels.*", "Hearth's objects bear its own labels, which name service and runtime alike"),
+    Meant("labels.app.kubernetes.io/managed-by", "it is Hearth that manages them", ours="hearth"),
+    *(
+        Meant(f"labels.serving.hearth.dev/{name}", "what Hearth's own objects are known by", ABSENT)
+        for name in ("service", "runtime")
+    ),
     Meant(
         "strategy.*",
         "one accelerator cannot hold two pods: a surge would wait for ever for a device",
