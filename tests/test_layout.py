@@ -37,6 +37,7 @@ APART = {"behaviour", "chart", "ci", "kubernetes", "lifecycle", "reference"}
 
 ALSO = {
     "api/test_reference_specs.py", "reconcile/spec/test_reference_specs.py",
+    "cache/pod_programs/test_oci.py",
     "cluster/test_admission.py", "cluster/test_contract.py", "cluster/test_crds.py",
     "cluster/test_controllers.py", "cluster/test_pod_ownership.py", "cluster/test_takeover.py",
     "reconcile/test_golden.py", "reconcile/test_takeover.py",
