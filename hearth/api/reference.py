@@ -3,7 +3,15 @@
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from hearth.api import groups, meta, options, rules, runtime_options, schema
+from hearth.api import (
+    condition_reasons,
+    groups,
+    meta,
+    options,
+    rules,
+    runtime_options,
+    schema,
+)
 from hearth.api.schema import Schema
 
 _SHARED = {
@@ -13,21 +21,31 @@ _SHARED = {
 }
 """Types that get a table of their own, and where in a runtime's spec one stands."""
 
+_SECOND = (
+    "spec.scaling.externalScaler",
+    "spec.endpoint.maxQueue",
+    "spec.endpoint.resources",
+    "spec.endpoint.authentication",
+)
+"""Fields that the second reference was the first to have, with all below them."""
+
 _CONDITIONS = """\
 ### Conditions
 
-| Type | `True` | `False` |
-| --- | --- | --- |
-| `Ready` | A request would be served: `Available`, or `ScaledToZero` while the service sleeps by \
-design. | On the way, with how far it is (`Activating`, `PodsRefused` by a quota, \
+| Type | Since | `True` | `False` |
+| --- | --- | --- | --- |
+| `Ready` | 1 | A request would be served: `Available`, or `ScaledToZero` while the service \
+sleeps by design. | On the way, with how far it is (`Activating`, `PodsRefused` by a quota, \
 `SchedulingDelayed`, `Starting`, `ModelLoading`); or why it is Degraded. |
-| `Active` | `Available`: at least one pod serves. | `ScaledToZero`, or the reason of `Ready`. |
-| `Degraded` | The spec is refused, the backend cannot start, or there is no key to check \
-requests with; the reason says which. \
+| `Active` | Hearth | `Available`: at least one pod serves. | `ScaledToZero`, or the reason of \
+`Ready`. |
+| `Degraded` | 2 | The spec is refused, the backend cannot start, or there is no key to \
+check requests with; the reason says which. \
 | `Healthy`, `Progressing`, `Inactive`. |
-| `AutoscalingReady` | KEDA's side is configured, KEDA listens, and its HPA can scale. | What is \
-missing there. What KEDA complains of during a change of leader does not count. |
-| `Warning` | Something works, but maybe not as meant. | Never: the condition is absent then. |
+| `AutoscalingReady` | 2 | KEDA's side is configured, KEDA listens, and its HPA can scale. | \
+What is missing there. What KEDA complains of during a change of leader does not count. |
+| `Warning` | Hearth | Something works, but maybe not as meant. | Never: the condition is absent \
+then. |
 
 What waits for `Ready`, such as Helm's `--wait`, Flux, `kubectl wait --for=condition=Ready` and all
 that goes by kstatus, takes a service that sleeps as done, and waits for one that wakes or is
@@ -58,6 +76,29 @@ metadata:
 ```
 """
 
+_REASONS = """\
+### Reasons
+
+No condition is without a message; where a reason has nothing of its own to tell, its message is a
+sentence like the one here. Several reasons begin a message with the field that is at fault.
+"""
+
+_FOLDERS = """\
+### Folders of nodes
+
+| Folder | Who uses it |
+| --- | --- |
+| `/var/lib/hearth/cache/<namespace>/<service>` | `cache.strategy: HostPath` of a service of \
+`serving.hearth.dev`; made where it is missing. |
+| `/var/lib/noctaya/cache/<namespace>-<service>` | The same in `serving.noctaya.io`, as that \
+project had it, so that a filled cache is found. Where two services would share it (`a-b` with \
+`c`, and `a` with `b-c`), the later one has `/var/lib/hearth/cache/<namespace>/<service>`. |
+| `/usr/local/Ascend/driver`, `/usr/local/bin/npu-smi`, `/usr/local/dcmi`, \
+`/etc/ascend_install.info` | Runtimes of vendor `ascend`, read only. |
+
+Nothing deletes them: a folder stays on each node that a pod ran on.
+"""
+
 _INTRODUCTION = f"""\
 # Custom resources
 
@@ -69,6 +110,9 @@ have these fields; what one of them demands beyond the other is said below each 
 A *duration* is written as Go and Kubernetes write it: `10s`, `2m`, `1h30m`, `500ms`. A *quantity*
 is a Kubernetes quantity: `8`, `500m`, `32Gi`. A default is filled in by the API server, so it can
 be seen in the stored object; `-` means that the field may be left out.
+
+*Since* says where a field comes from: 1, the first of the two public references (the group
+`{groups.HEARTH}`), 2, the second one (`{groups.NOCTAYA}`), which has those of the first as well.
 """
 
 
@@ -88,6 +132,9 @@ def _page() -> Iterator[str]:
     yield "### LLMService status\n"
     yield from _table(service["status"], "status", shared={})
     yield f"\n{_CONDITIONS}"
+    yield from _phases()
+    yield from _reasons()
+    yield _FOLDERS
     yield "## InferenceRuntime\n\nCluster-scoped. A way to run models, shared by services.\n"
     spec = schema.of("InferenceRuntime", groups.HEARTH)["properties"]["spec"]
     shared = {name: _below(spec, path) for name, path in _SHARED.items()}
@@ -102,7 +149,7 @@ def _page() -> Iterator[str]:
 
 
 def _table(node: Schema, path: str, *, shared: dict[str, Schema]) -> Iterator[str]:
-    yield "| Field | Type | Default | Description |\n| --- | --- | --- | --- |"
+    yield "| Field | Type | Default | Since | Description |\n| --- | --- | --- | --- | --- |"
     yield from _rows(node, path, shared)
 
 
@@ -120,10 +167,31 @@ def _rows(node: Schema, path: str, shared: dict[str, Schema]) -> Iterator[str]:
         items = item.get("items", item)
         kind = next((k for k, other in shared.items() if _alike(items, other)), None)
         default = "required" if name in required else _default(item)
-        cells = (f"`{at}`", _type(item, kind), default, item["description"])
+        cells = (f"`{at}`", _type(item, kind), default, since(at), item["description"])
         yield f"| {' | '.join(_escaped(cell) for cell in cells)} |"
         if kind is None and "properties" in items:
             yield from _rows(items, f"{at}[]" if "items" in item else at, shared)
+
+
+def since(field: str) -> str:
+    """Which reference had a field first."""
+    return "2" if any(f"{field}.".startswith(f"{first}.") for first in _SECOND) else "1"
+
+
+def _phases() -> Iterator[str]:
+    yield "### Phases\n\n| Phase | Meaning | What to do |\n| --- | --- | --- |"
+    for phase, (means, remedy) in condition_reasons.PHASES.items():
+        yield f"| `{phase}` | {means} | {remedy} |"
+    yield ""
+
+
+def _reasons() -> Iterator[str]:
+    yield f"{_REASONS}\n| Reason | Phase | Where | Meaning | What to do |"
+    yield "| --- | --- | --- | --- | --- |"
+    for row in condition_reasons.TABLE:
+        names = ", ".join(f"`{name}`" for name in row.name.split(", "))
+        yield f"| {names} | {row.phase} | {row.where} | {row.means} | {row.remedy} |"
+    yield ""
 
 
 def _alike(one: Schema, other: Schema) -> bool:

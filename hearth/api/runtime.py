@@ -85,7 +85,8 @@ class Health(Model):
     liveness: Probe | None = None
     """When a started replica is restarted; none by default."""
     startup: Probe | None = None
-    """How long loading may take; GET /health for about ten minutes by default."""
+    """How long loading may take; by default GET /health for ten minutes, or for the service's
+    activationTimeout where that is longer."""
 
 
 class Lifecycle(Model):
