@@ -36,6 +36,7 @@ APART = {"behaviour", "chart", "ci", "kubernetes", "lifecycle", "reference"}
 """Folders of tests that look at the whole, or at what is no part of the program."""
 
 ALSO = {
+    "reconcile/test_reserved_fields.py",
     "api/test_reference_specs.py", "reconcile/spec/test_reference_specs.py",
     "cache/pod_programs/test_oci.py",
     "cluster/test_admission.py", "cluster/test_contract.py", "cluster/test_crds.py",

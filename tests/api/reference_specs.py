@@ -56,7 +56,7 @@ SPECS = (
         "RuntimeResolution",
         "no InferenceRuntime is of",
     ),
-    ReferenceSpec(_HEARTH, {"model": {}}, "ModelResolution", "set source.uri"),
+    ReferenceSpec(_HEARTH, {"model": {}}, "ModelResolution", "set spec.model.source.uri"),
     ReferenceSpec(
         groups.GROUPS, {"model": {"catalogRef": "tiny"}}, "ModelResolution", "catalogRef is not"
     ),

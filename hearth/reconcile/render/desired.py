@@ -173,9 +173,9 @@ def _check_name(service: LLMService, release: Release) -> None:
 def _model(service: LLMService) -> source.Source:
     model = service.spec.model
     if model.source is None:
-        problem = "catalogRef is not supported; set" if model.catalog_ref else "set"
+        problem = "spec.model.catalogRef is not supported; " if model.catalog_ref else ""
         raise SpecError(
-            spec_errors.MODEL, f"spec.model: {problem} source.uri to {source.SUPPORTED}"
+            spec_errors.MODEL, f"{problem}set spec.model.source.uri to {source.SUPPORTED}"
         )
     uri = model.source.uri
     try:

@@ -160,9 +160,9 @@ def test_it_is_created_at_its_minimum(least: int):
         (
             service({"model": {"source": None, "catalogRef": "c"}}),
             "ModelResolution",
-            "spec.model: catalogRef is not supported; set source.uri to hf://",
+            "spec.model.catalogRef is not supported; set spec.model.source.uri to hf://",
         ),
-        (service({"model": {"source": None}}), "ModelResolution", "spec.model: set source.uri to"),
+        (service({"model": {"source": None}}), "ModelResolution", "set spec.model.source.uri to"),
         (
             service({"model": {"source": {"uri": OCI}}, "cache": {"strategy": "None"}}),
             "Prewarm",
