@@ -228,6 +228,11 @@ TABLE = (
         "service's now.",
         _NOTHING,
     ),
+    ConditionReason(
+        "TakenOver", "-", "Event",
+        "Objects that another controller applied for this very service are kept by Hearth now.",
+        "Nothing, if the other controller has stopped.",
+    ),
 )  # fmt: skip
 """In the order of the page."""
 

@@ -223,20 +223,9 @@ class ServiceReconciler:
         return self._publisher.publish(service, outcome)
 
     async def _report_adopted(self, service: LLMService, outcome: SpecOutcome) -> None:
-        for reason, objects, why in (
-            (
-                "Adopted",
-                outcome.adopted,
-                "written by Hearth for a service of this name, owned by none",
-            ),
-            ("TakenOver", outcome.taken_over, "applied by another controller of this service"),
-        ):
-            if not objects:
-                continue
-            detail = f"{', '.join(objects)}: {why}"
-            about = {"service": str(service.key), "reason": reason, "detail": detail}
+        for event in events.adoptions(outcome.adopted, outcome.taken_over):
+            about = {"service": str(service.key), "reason": event.reason, "detail": event.message}
             logger.info("objects adopted", extra=about)
-            event = events.ServiceEvent("Normal", reason, detail)
             await events.record(self._cluster, service, event, wall=self._wall())
 
     async def _reject(self, service: LLMService, rejection: SpecRejection) -> None:

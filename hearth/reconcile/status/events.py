@@ -2,7 +2,7 @@
 
 import datetime
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -44,6 +44,16 @@ def events_between(before: LLMServiceStatus, after: LLMServiceStatus) -> list[Se
     if WARNING in new and (WARNING not in old or old[WARNING].message != new[WARNING].message):
         found.append(ServiceEvent("Warning", new[WARNING].reason, new[WARNING].message))
     return found
+
+
+def adoptions(adopted: Iterable[str], taken_over: Iterable[str]) -> Iterator[ServiceEvent]:
+    """What a pass took for this service's, by kind and name of the objects."""
+    if named := ", ".join(adopted):
+        why = "written by Hearth for a service of this name, owned by none"
+        yield ServiceEvent("Normal", "Adopted", f"{named}: {why}")
+    if named := ", ".join(taken_over):
+        why = "applied by another controller of this service"
+        yield ServiceEvent("Normal", "TakenOver", f"{named}: {why}")
 
 
 def _progress(
