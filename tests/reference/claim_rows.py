@@ -78,6 +78,12 @@ REASONS = [
         refused("a part of a device", "a baked image", "a queue of another scheduler"),
         of=NOCTAYA,
     ),
+    claim(
+        "reason.Prewarm",
+        "a registry's model without a cache",
+        refused("an artifact without a cache"),
+        of=NOCTAYA,
+    ),
     claim("reason.ScaledObject", "what KEDA cannot be told", refused("kvCacheUtil"), of=NOCTAYA),
     *(
         claim(f"reason.{reason}", "Degraded is False", _ROW, of=NOCTAYA)
@@ -107,13 +113,30 @@ SENTENCES = [
     claim("text.quantities", "quantities are Kubernetes'", f"{_META}::test_quantities"),
     claim(
         "text.created once",
-        "a claim is created once, and a change of it is reported",
+        "claim and Job are created once, and a change of what they are for is reported",
         f"{_PLAN}::test_a_pvc_is_written_once",
+        "tests/reconcile/apply/test_written_once.py::test_a_changed_job_is_told_with_both_values",
     ),
     claim(
         "text.staged weights",
         "pvc:// is mounted read-only at /models and downloads nothing",
         served("staged weights"),
+    ),
+    claim(
+        "text.one writer",
+        "SharedPVC is ReadWriteMany; with prewarm the Job writes it and servers read it",
+        served("one claim for all nodes", "one claim for all nodes, filled by a Job"),
+    ),
+    claim(
+        "text.artifact",
+        "an artifact comes by a Job, with the Secret as config.json, and is read-only after",
+        served("an artifact of a private registry"),
+        of=NOCTAYA,
+    ),
+    claim(
+        "text.no device",
+        "the Job asks for no device and mounts nothing of the host",
+        served("a Job on the nodes of the pods"),
     ),
     claim(
         "text.requeue",

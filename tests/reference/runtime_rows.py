@@ -14,6 +14,7 @@ _METRICS = (
 _PROBES = "probes of the runtime's own"
 _PORT = "another port"
 _PLACED = "volcano, selector and tolerations"
+_JOB = "a Job on the nodes of the pods"
 _HUB = "a hub's model with all defaults"
 _GET = {"httpGet": {"path": "/ready", "port": "http"}}
 _MEASURED = (("metrics", {"queueDepth": "waiting"}),)
@@ -80,14 +81,14 @@ ROWS = [
         default=False,
         good=(True,),
     ),
-    field("spec.accelerator.nodeSelector", "string map", served(_PLACED)),
-    field("spec.accelerator.tolerations", "tolerations", served(_PLACED)),
+    field("spec.accelerator.nodeSelector", "string map", served(_PLACED, _JOB)),
+    field("spec.accelerator.tolerations", "tolerations", served(_PLACED, _JOB)),
     field("spec.accelerator.scheduler", "object", FIELD, of=HEARTH, good=({},)),
-    field("spec.accelerator.scheduler.name", "string", served(_PLACED), default=""),
+    field("spec.accelerator.scheduler.name", "string", served(_PLACED, _JOB), default=""),
     field(
         "spec.accelerator.scheduler.queue",
         "string",
-        served(_PLACED),
+        served(_PLACED, _JOB),
         refused("a queue of another scheduler"),
         within=(("accelerator__scheduler", {"name": "volcano"}),),
         good=("models",),

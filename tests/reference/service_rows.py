@@ -10,6 +10,8 @@ _LIFE = "tests/lifecycle/test_cold_start.py"
 _WARNINGS = "tests/reconcile/spec/test_spec_warnings.py::test_warnings"
 _AUTH = "tests/proxy/routing/test_auth.py"
 _HUB = "a hub's model with all defaults"
+_PRIVATE = "an artifact of a private registry"
+_JOB = "a claim filled by a Job"
 _MTLS = "mutual TLS of the scaler"
 _TLS = {"serverSecretName": "tls", "authenticationRef": {"name": "keda"}}
 _IN_TLS = (("scaling__externalScaler", {"tls": _TLS}),)
@@ -31,7 +33,7 @@ MODEL = [
     field(
         "spec.model.source.uri",
         "string",
-        served(_HUB, "huggingface:// is hf://", "modelscope", "staged weights"),
+        served(_HUB, "huggingface:// is hf://", "modelscope", "staged weights", _PRIVATE),
         refused("an unknown scheme", "a tag"),
         f"{_SOURCES}::test_model_uris",
         f"{_SOURCES}::test_errors_of_model_uris_say_what_to_write",
@@ -41,11 +43,19 @@ MODEL = [
     field(
         "spec.model.source.secretRef",
         "object",
+        served(_PRIVATE),
         unstored("secretRef of a hub", "a secretRef without name"),
         within=_OCI[:1],
         good=({"name": "pull"},),
     ),
-    field("spec.model.source.secretRef.name", "string", FIELD, of=HEARTH, default="", within=_OCI),
+    field(
+        "spec.model.source.secretRef.name",
+        "string",
+        served(_PRIVATE),
+        of=HEARTH,
+        default="",
+        within=_OCI,
+    ),
 ]
 RUNTIME = [
     field(
@@ -204,7 +214,7 @@ CACHE = [
     field(
         "spec.cache.strategy",
         "string",
-        served(_HUB, "a folder of the node", "no cache"),
+        served(_HUB, "a folder of the node", "no cache", "one claim for all nodes"),
         refused("a baked image"),
         default="NodeLocalPVC",
         good=("NodeLocalPVC", "HostPath", "SharedPVC", "BakedImage", "None"),
@@ -220,7 +230,13 @@ CACHE = [
         bad=("much",),
     ),
     field("spec.cache.storageClassName", "string", served("size and class of a claim")),
-    field("spec.cache.prewarm", "boolean", FIELD, default=False, good=(True,)),
+    field(
+        "spec.cache.prewarm",
+        "boolean",
+        served(_JOB, "nothing to fill without a cache", "a token of the hub"),
+        default=False,
+        good=(True,),
+    ),
 ]
 ENDPOINT = [
     field("spec.endpoint", "object", FIELD, of=HEARTH),
@@ -290,7 +306,11 @@ ENDPOINT = [
         good=("500ms",),
         bad=("0s", "-1s"),
     ),
-    field("spec.imagePullSecrets", "object array", served("pull secrets")),
+    field(
+        "spec.imagePullSecrets",
+        "object array",
+        served("pull secrets", "a Job on the nodes of the pods"),
+    ),
     field(
         "spec.imagePullSecrets[].name",
         "string",

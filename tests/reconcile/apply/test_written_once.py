@@ -68,6 +68,7 @@ def test_a_claim_without_anything():
     assert told.startswith(f"{CLAIM} size (none; the spec says 50Gi) and access mode (none;")
 
 
+@pytest.mark.reference("text.created once")
 def test_a_changed_job_is_told_with_both_values():
     job = written("Job", {"cache": {"prewarm": True}})
     wanted = written("Job", {"model": {"source": {"uri": OCI}}, "cache": {"strategy": "SharedPVC"}})

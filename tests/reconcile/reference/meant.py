@@ -2,6 +2,8 @@
 
 from typing import Any, NamedTuple
 
+from tests.reconcile.reference import delivered
+
 ANY: Any = object()
 ABSENT: Any = "-"
 
@@ -113,4 +115,68 @@ DIFFERENCES = [
         "true",
         ("mutual TLS of the scaler",),
     ),
+    Meant(
+        "waits for prewarm",
+        "no pod serves from half a cache, and while the Job writes it no engine does",
+        False,
+        True,
+        (
+            "a claim filled by a Job",
+            "a Job on the nodes of the pods",
+            "a token of the hub",
+            "a Job for ModelScope",
+        ),
+    ),
+    *(
+        Meant(
+            f"{at}env.HF_MODULES_CACHE", "code of a model has no place on a read-only cache", ABSENT
+        )
+        for at in ("", "job.")
+    ),
+    Meant(
+        "job.labels.*",
+        "labels that select backends must not be on a Job's pod: it would be taken for one",
+    ),
+    Meant("job.pod.securityContext.*", "the Job writes what pods of that group read", ABSENT),
+    Meant("job.container.securityContext.*", "restricted namespaces let the Job in", ABSENT),
+    Meant("job.pod.enableServiceLinks", "as in the server's pod", ABSENT, False),
+    Meant("job.pod.terminationGracePeriodSeconds", "a download is resumed, not ended well", ABSENT),
+    Meant("job.container.resources.*", "small requests: quotas ask for some", ABSENT),
+    Meant(
+        "job.container.terminationMessagePolicy",
+        "what the program said last is in the status",
+        ABSENT,
+        "FallbackToLogsOnError",
+    ),
+    Meant("job.env.POD_IP.*", "as in the server's pod: variables may refer to it", ABSENT),
+    *(
+        Meant(f"job.env.{name}", "a place to write for images without root or home", ABSENT)
+        for name in ("HOME", "XDG_CACHE_HOME", "VLLM_CACHE_ROOT", "TRITON_CACHE_DIR")
+    ),
+    Meant("job.mounts./scratch.*", "likewise", ABSENT),
+    Meant(
+        "job.env.HF_TOKEN.*",
+        "a gated model can be fetched only with the token that the server has",
+        ABSENT,
+        only=("a token of the hub",),
+    ),
+    Meant(
+        "job.env.HF_HUB_OFFLINE", "a server may be offline, the Job is what goes out", ABSENT, "0"
+    ),
+    Meant(
+        "job.env.NVIDIA_VISIBLE_DEVICES", "the Job asks for no device and sees none", ABSENT, "void"
+    ),
+    Meant("job.env.HEARTH_*", "values of the program; its text is the same for all", ABSENT),
+    Meant(
+        "job.mounts./staging*",
+        "one folder above: what is pulled is checked before it counts, and has a home beside it",
+    ),
+    Meant("job.init.pull-oci-model.image", "a digest, which a mirror may give, and not a tag"),
+    Meant(
+        "job.init.pull-oci-model.args",
+        "the registry's login lies in a folder of Hearth's",
+        ours=[*delivered.PULL, "/var/run/hearth/registry/config.json"],
+    ),
+    Meant("job.init.pull-oci-model.mounts./staging*", "as above"),
+    Meant("job.init.pull-oci-model.mounts./var/run/*", "as above"),
 ]

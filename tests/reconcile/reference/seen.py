@@ -83,16 +83,19 @@ class Served(NamedTuple):
     """Laid over BASE."""
 
 
-def _model(uri: str, **more: Any) -> dict[str, Any]:
+def model_of(uri: str, **more: Any) -> dict[str, Any]:
     return {"model": {"source": {"uri": uri, **more}}}
 
 
-def _args(path: str, *more: str) -> dict[str, Any]:
+def args_of(path: str, *more: str) -> dict[str, Any]:
     return {"container": {"args": [path, "--served-model-name=chat", "--port=8000", *more]}}
 
 
 _NONE = {"cache": {"strategy": "None"}}
-_ASCEND = {"vendor": "ascend", "accelerator": {"resourceName": "huawei.com/Ascend910"}}
+ASCEND: dict[str, Any] = {
+    "vendor": "ascend",
+    "accelerator": {"resourceName": "huawei.com/Ascend910"},
+}
 _HOST = {
     path: {"hostPath": {"path": path}, "readOnly": True}
     for path in (
@@ -102,23 +105,23 @@ _HOST = {
         "/etc/ascend_install.info",
     )
 }
-_ASCEND_POD = {
+ASCEND_POD = {
     "container": {"resources": {"limits": {DEVICE: None, "huawei.com/Ascend910": "1"}}},
     "mounts": _HOST,
 }
-_PLACED = {
+PLACED = {
     "accelerator": {
         "nodeSelector": {"gpu": "a10"},
         "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
         "scheduler": {"name": "volcano", "queue": "models"},
     }
 }
-_PLACES = {
+PLACES = {
     "nodeSelector": {"gpu": "a10"},
     "tolerations": [{"key": "gpu", "operator": "Exists", "effect": "NoSchedule"}],
     "schedulerName": "volcano",
 }
-_QUEUE = {"scheduling.volcano.sh/queue-name": "models"}
+QUEUE = {"scheduling.volcano.sh/queue-name": "models"}
 _MTLS = {
     "serverSecretName": "scaler-tls",
     "authenticationRef": {"name": "scaler", "kind": "ClusterTriggerAuthentication"},
@@ -127,24 +130,24 @@ _PROBE = {"tcpSocket": {"port": "http"}, "periodSeconds": 7, "failureThreshold":
 
 SERVED = [
     Served("a hub's model with all defaults"),
-    Served("huggingface:// is hf://", _model("huggingface://org/model")),
+    Served("huggingface:// is hf://", model_of("huggingface://org/model")),
     Served("no cache", _NONE, over=NO_CACHE),
     Served(
         "modelscope",
-        _model("modelscope://org/model"),
+        model_of("modelscope://org/model"),
         over={"env": {"VLLM_USE_MODELSCOPE": "true"}},
     ),
     Served(
         "modelscope without a cache",
-        {**_model("modelscope://org/model"), **_NONE},
+        {**model_of("modelscope://org/model"), **_NONE},
         over={**NO_CACHE, "env": {**NO_CACHE["env"], "VLLM_USE_MODELSCOPE": "true"}},
     ),
     Served(
         "staged weights",
-        {**_model("pvc://weights/sub/dir"), **_NONE},
+        {**model_of("pvc://weights/sub/dir"), **_NONE},
         over={
             **NO_CACHE,
-            **_args("/models/sub/dir"),
+            **args_of("/models/sub/dir"),
             "mounts": {
                 "/cache": None,
                 "/models": {
@@ -156,9 +159,9 @@ SERVED = [
     ),
     Served(
         "staged weights and a cache",
-        _model("pvc://weights"),
+        model_of("pvc://weights"),
         over={
-            **_args("/models"),
+            **args_of("/models"),
             "mounts": {
                 "/models": {
                     "persistentVolumeClaim": {"claimName": "weights", "readOnly": True},
@@ -237,16 +240,16 @@ SERVED = [
             }
         },
     ),
-    Served("ascend", runtime=_ASCEND, over=_ASCEND_POD),
+    Served("ascend", runtime=ASCEND, over=ASCEND_POD),
     Served(
         "volcano, selector and tolerations",
-        runtime=_PLACED,
-        over={"pod": _PLACES, "annotations": _QUEUE},
+        runtime=PLACED,
+        over={"pod": PLACES, "annotations": QUEUE},
     ),
     Served(
         "arguments of the service's own",
         {"runtime": {"argsOverride": ["--max-model-len=2048", "--alias={{ .Service.Namespace }}"]}},
-        over=_args("org/model", "--max-model-len=2048", "--alias=ai"),
+        over=args_of("org/model", "--max-model-len=2048", "--alias=ai"),
     ),
     Served(
         "variables of the runtime's",
@@ -329,8 +332,8 @@ class Refused(NamedTuple):
 
 REFUSED = [
     Refused("a catalog", "ModelResolution", {"model": {"source": None, "catalogRef": "tiny"}}),
-    Refused("an unknown scheme", "ModelResolution", _model("s3://bucket/key")),
-    Refused("a tag", "ModelResolution", _model("oci://registry.example/models/tiny:latest")),
+    Refused("an unknown scheme", "ModelResolution", model_of("s3://bucket/key")),
+    Refused("a tag", "ModelResolution", model_of("oci://registry.example/models/tiny:latest")),
     Refused("no such runtime", "RuntimeResolution", {"runtime": {"name": "other"}}),
     Refused(
         "two runtimes alike",
@@ -356,6 +359,11 @@ REFUSED = [
     ),
     Refused("kvCacheUtil", "ScaledObject", {"scaling": {"metric": "kvCacheUtil"}}),
     Refused("half seconds", "ScaledObject", {"scaling": {"scaleDownStabilization": "1500ms"}}),
+    Refused(
+        "an artifact without a cache",
+        "Prewarm",
+        {**model_of(OCI), "cache": {"strategy": "None"}},
+    ),
     Refused("more than an hour", "ScaledObject", {"scaling": {"scaleDownStabilization": "61m"}}),
 ]
 
@@ -369,10 +377,10 @@ UNSTORED: dict[str, dict[str, Any]] = {
     "no activationTimeout": {"scaling": {"activationTimeout": "0s"}},
     "no heartbeatInterval": {"endpoint": {"coldStart": {"heartbeatInterval": "0s"}}},
     "a negative drainTimeout": {"scaling": {"drainTimeout": "-1s"}},
-    "an empty uri": _model(""),
+    "an empty uri": model_of(""),
     "authentication without key": {"endpoint": {"authentication": {"secretRef": {"name": "key"}}}},
-    "secretRef of a hub": _model("hf://org/model", secretRef={"name": "token"}),
-    "a secretRef without name": _model(OCI, secretRef={}),
+    "secretRef of a hub": model_of("hf://org/model", secretRef={"name": "token"}),
+    "a secretRef without name": model_of(OCI, secretRef={}),
 }
 """What its schema refuses: never served, here or there."""
 
@@ -391,6 +399,10 @@ SHOWS: dict[str, tuple[str, ...]] = {
         "spec.health.startup",
     ),
     "staged weights": ("text.staged weights",),
+    "one claim for all nodes": ("text.one writer",),
+    "one claim for all nodes, filled by a Job": ("text.one writer",),
+    "a Job on the nodes of the pods": ("text.no device",),
+    "an artifact of a private registry": ("text.artifact",),
     "draining": ("spec.scaling.drainTimeout", "text.grace"),
     "no draining": ("spec.lifecycle.preStopDrain",),
     "a long activation": ("spec.health.startup",),

@@ -9,9 +9,9 @@ from hearth.api import groups, rules, schema
 from hearth.reconcile.spec.spec_errors import SpecError
 from tests.reconcile import builders
 from tests.reconcile.reconciler_fixture import NOCTAYA, ReconcilerFixture
-from tests.reconcile.reference import meant, seen, view
+from tests.reconcile.reference import delivered, meant, seen, view
 
-ROWS = [*seen.SERVED]
+ROWS = [*seen.SERVED, *delivered.DELIVERED]
 BY_NAME = {row.name: row for row in ROWS}
 
 

@@ -50,15 +50,16 @@ def _job(job: Manifest) -> dict[str, Any]:
     container = pod["containers"][0]
     return {
         "backoffLimit": spec["backoffLimit"],
+        "labels": template["metadata"]["labels"],
         "annotations": template["metadata"].get("annotations", {}),
         "pod": _pod(pod),
         "container": _container(container),
         "env": _env(container),
         "mounts": _mounts(pod, container),
-        "init": [
-            {"name": one["name"], "args": one["args"], "mounts": _mounts(pod, one)}
+        "init": {
+            one["name"]: {"image": one["image"], "args": one["args"], "mounts": _mounts(pod, one)}
             for one in pod.get("initContainers", ())
-        ],
+        },
     }
 
 
