@@ -52,7 +52,10 @@ def text(
     ]
     for skipped in (skipped for one in parsed for skipped in one.skipped):
         where = f"{skipped.file}:{skipped.line}" if skipped.line else skipped.file
-        warn(f"{where}: {skipped.identity or 'an object'}: is passed over: {RENDERED}")
+        which = skipped.identity
+        # Of a kind that Hearth does not know, nobody says whether it has a namespace.
+        named = f"{which.kind} {which.name}" if which else "an object"
+        warn(f"{where}: {named}: is passed over: {RENDERED}")
     problems = [str(problem) for one in parsed for problem in one.problems]
     problems += [str(problem) for problem in manifests.duplicates(parsed)]
     if problems:

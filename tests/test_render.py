@@ -151,9 +151,7 @@ def test_an_object_of_another_kind_is_passed_over_with_a_warning(tmp_path):
     namespace = "apiVersion: v1\nkind: Namespace\nmetadata: {name: ai}\n---\n"
     objects, lines = warned(tmp_path, a=namespace + RUNTIME, b=SERVICE)
     assert len(objects) == 5
-    assert lines == [
-        f"{tmp_path / 'a.yaml'}:2: Namespace default/ai: is passed over: {render.RENDERED}"
-    ]
+    assert lines == [f"{tmp_path / 'a.yaml'}:2: Namespace ai: is passed over: {render.RENDERED}"]
 
 
 def test_a_slip_of_the_kind_is_no_other_kind(tmp_path):

@@ -44,6 +44,17 @@ async def test_an_added_file_is_served(hearth):
     assert await hearth.answer("added") == "one two three"
 
 
+async def test_a_warning_is_on_the_terminal_and_in_the_queue(hearth):
+    narrow = harness.cold_start(maxQueue=5)
+    hearth.write("narrow.yaml", service("narrow", endpoint=narrow))
+    line = await hearth.line("default/narrow  warning: ")
+    assert "spec.endpoint.maxQueue: 5 is less than scaling.target x scaling.max (10)" in line
+    [sentence] = (await hearth.queue())["narrow"]["warnings"]
+    assert sentence in line
+    hearth.write("narrow.yaml", service("narrow"))
+    await hearth.until(lambda row: not row["warnings"], "narrow")
+
+
 async def test_a_changed_runtime_rolls_its_pods_and_what_streams_is_finished(hearth):
     probes = {"health": {"startup": EVERY_SECOND, "readiness": EVERY_SECOND}}
     hearth.write("rolled.yaml", runtime("rolled", **probes), service("rolled", runtime="rolled"))
