@@ -31,6 +31,9 @@ _BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("vllm*", ("vllm", "serve")),
     ("*llama.cpp:server*", ("llama-server",)),
     ("*llama-server*", ("llama-server",)),
+    ("*/oras:*", ("oras",)),
+    ("*/oras@*", ("oras",)),
+    ("*/oras", ("oras",)),
     ("hearth/hearth*", _HEARTH),
     ("hearth:*", _HEARTH),
     ("*/hearth:*", _HEARTH),
@@ -40,10 +43,11 @@ _BUILT_IN: tuple[tuple[str, tuple[str, ...]], ...] = (
 )
 _LISTENS = ("vllm", "llama-server")
 """Programs that are told where to listen by `--host` and `--port`."""
-_VARIABLES = {"llama-server": "LLAMA_SERVER", "vllm": "VLLM"}
+_VARIABLES = {"llama-server": "LLAMA_SERVER", "oras": "ORAS", "vllm": "VLLM"}
 """The variable that says where a program is, if it is not on the PATH."""
 _INSTALL = {
     "llama-server": "install llama.cpp or set LLAMA_SERVER to the path of llama-server",
+    "oras": "install it (https://oras.land) or set ORAS to the path of oras",
     "vllm": "install it (pip install vllm) or set VLLM to the path of vllm",
 }
 _IMAGE = re.compile(

@@ -4,6 +4,7 @@ import pytest
 
 from hearth.cluster.local.kubelet import programs
 from hearth.cluster.local.kubelet.environment import CannotStart
+from hearth.reconcile.render import release
 
 IP = "127.77.0.5"
 PORTS = [{"name": "metrics", "containerPort": 9}, {"name": "http", "containerPort": 8000}]
@@ -11,7 +12,7 @@ PORTS = [{"name": "metrics", "containerPort": 9}, {"name": "http", "containerPor
 
 @pytest.fixture
 def bin_dir(tmp_path):
-    for name in ("vllm", "llama-server", "python3", "tool"):
+    for name in ("vllm", "llama-server", "oras", "python3", "tool"):
         (tmp_path / name).write_text("#!/bin/sh\n")
         (tmp_path / name).chmod(0o755)
     (tmp_path / "plain").write_text("not a program")
@@ -40,6 +41,9 @@ LISTEN = ["--host", IP, "--port", "8000"]
          ["@llama-server", "-m", "/models/x", *LISTEN]),
         ("localhost/llama-server:1", ["--port", "9"],
          ["@llama-server", "--port", "9", "--host", IP]),
+        (release.ORAS_IMAGE, ["pull", "r/m"], ["@oras", "pull", "r/m"]),
+        ("mirror.example/oras-project/oras@sha256:" + "0" * 64, ["pull"], ["@oras", "pull"]),
+        ("mirror.example/oras", ["pull"], ["@oras", "pull"]),
         ("hearth/hearth:latest", ["stub"], [sys.executable, "-m", "hearth", "stub"]),
         ("registry.example/team/hearth:1.0", ["stub"], [sys.executable, "-m", "hearth", "stub"]),
         ("localhost/hearth", [], [sys.executable, "-m", "hearth"]),
@@ -116,7 +120,8 @@ def test_missing_program_message(bin_dir, container, reason, hint):
 
 
 @pytest.mark.parametrize(
-    ("image", "variable"), [("vllm:1", "VLLM"), ("llama-server:1", "LLAMA_SERVER")]
+    ("image", "variable"),
+    [("vllm:1", "VLLM"), ("llama-server:1", "LLAMA_SERVER"), ("ghcr.io/x/oras:v1", "ORAS")],
 )
 def test_missing_engine_message(tmp_path, image, variable):
     with pytest.raises(CannotStart, match=f"set {variable} to the path") as caught:
