@@ -52,6 +52,11 @@ TABLE = (
         "runtime, or provide the claim. It goes on by itself.",
     ),
     ConditionReason(
+        "Prewarming", "Pending, Loading", _ON_THE_WAY,
+        "The weights are not there yet: the message says how far the prewarm Job is.",
+        "Nothing. If it lasts, look at the Job `<service>-prewarm` and its pod.",
+    ),
+    ConditionReason(
         "Starting", "Loading", _ON_THE_WAY,
         "A node has the pod: it mounts volumes, pulls the image and starts the container.",
         "Nothing. Where the message names a volume, look at the Events of the pod.",
