@@ -104,15 +104,15 @@ def _values(path, node):
 USES = list(uses())
 
 
-def outcome(use: Use) -> str | None:
+def outcome(use: Use, group: str = groups.HEARTH) -> str | None:
     """How the service that uses a value is refused; None where it is rendered."""
     around = next((a for p, a in AROUND.items() if use.path.startswith(p)), {})
     field = use.path.removeprefix("spec.").replace(".", "__")
     changes = copy.deepcopy(around) | {field: use.value}
-    service = samples.service(**(changes if use.kind == "LLMService" else {}))
-    runtime = samples.runtime(**(changes if use.kind == "InferenceRuntime" else {}))
+    service = samples.service(group, **(changes if use.kind == "LLMService" else {}))
+    runtime = samples.runtime(group, **(changes if use.kind == "InferenceRuntime" else {}))
     for made in (service, runtime):
-        filled = schema.with_defaults(made, schema.of(made["kind"], groups.HEARTH))
+        filled = schema.with_defaults(made, schema.of(made["kind"], group))
         assert rules.broken(filled) == [], "a sample that is admitted"
     try:
         desired.render(
@@ -135,8 +135,9 @@ def is_called_reserved(use: Use) -> bool:
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: f"{use.path}={use.value}")
-def test_what_is_described_can_be_had(use):
-    refusal = outcome(use)
+@pytest.mark.parametrize("group", groups.GROUPS)
+def test_what_is_described_can_be_had(use, group):
+    refusal = outcome(use, group)
     assert (refusal is not None) == is_called_reserved(use), refusal
     if refusal is not None:
         assert use.path.rpartition(".")[2] in refusal or use.path.split(".")[2] in refusal

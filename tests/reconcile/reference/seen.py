@@ -269,10 +269,6 @@ SERVED = [
         },
     ),
     Served(
-        "a runtime that sets HF_HOME itself",
-        runtime={"container": {"env": [{"name": "HF_HOME", "value": "/data"}]}},
-    ),
-    Served(
         "another port",
         runtime={"container": {"port": {"name": "api", "containerPort": 9000}}},
         over={
