@@ -376,29 +376,26 @@ class Exchange:
 
     def connected(self, link: UpstreamConnection) -> None:
         """There is a connection to the endpoint."""
+        assert self.slot is not None
+        self.upstream = link
+        self.state = ExchangeState.AWAITING
+        self._raw = b""
+        backend, key = self.slot.backend, b""
         try:
-            self._send(link)
+            if backend.engine_key is not None:
+                key = self._parts.engine_keys.field_line(self.service.namespace, backend)
+            if self._request is None and self._plain is not None:
+                link.send(self, self._plain.upstream_bytes(link.host, key), ())
+            else:
+                link.send(self, *self.request.upstream_bytes(backend, key))
+            if self.paused:
+                link.pause()
         except GatewayError as problem:
             self.fail(problem)
         except Exception:
             # As `guarded` does it; a warm request passes here, so there is no detour.
             self.log_defect()
             self.internal_error()
-
-    def _send(self, link: UpstreamConnection) -> None:
-        assert self.slot is not None
-        self.upstream = link
-        self.state = ExchangeState.AWAITING
-        self._raw = b""
-        backend, key = self.slot.backend, b""
-        if backend.engine_key is not None:
-            key = self._parts.engine_keys.field_line(self.service.namespace, backend)
-        if self._request is None and self._plain is not None:
-            link.send(self, self._plain.upstream_bytes(link.host, key), ())
-        else:
-            link.send(self, *self.request.upstream_bytes(backend, key))
-        if self.paused:
-            link.pause()
 
     @guarded
     def unreachable(self) -> None:
@@ -727,7 +724,10 @@ class Exchange:
         self.state = ExchangeState.DONE
         self.upstream = None
         parts.deadlines.remove(self)
-        self._drop_body()
+        if self._request is None:
+            plain.drop_body(parts.budget)
+        else:
+            self._request.drop_body()
         self.write(b"".join((kind.before, b"%d" % len(body), kind.after, body)))
         link.finish(keep=kind.keep_alive)
         if not self._head_counted:
@@ -761,13 +761,17 @@ class Exchange:
             return False
         parts.running.discard(self)
         now = parts.deadlines.time()
-        parts.observer.finished(
-            self.key,
-            outcome=outcome,
-            status=status,
-            seconds=now - self.began_at,
-            details=None if self._written is None else self._details(self._written.count, now),
-        )
+        try:
+            parts.observer.finished(
+                self.service if self._request is None else self._request.key,
+                outcome=outcome,
+                status=status,
+                seconds=now - self.began_at,
+                details=None if self._written is None else self._details(self._written.count, now),
+            )
+        except Exception:
+            # Or the client's connection would wait for this response for ever.
+            logger.exception("observer failed", extra={"service": str(self.key)})
         parts.changed()
         return True
 

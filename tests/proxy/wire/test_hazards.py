@@ -16,7 +16,7 @@ from hearth.proxy.wire.upstream_connection import UpstreamConnection
 from hearth.routes import KeyRef
 from tests.proxy import backend
 from tests.proxy.backend import DONE, Conn, delta
-from tests.proxy.stage import BODY, CHAT, HOST, KEY, STREAM, Raw, Stage, pod, stage
+from tests.proxy.stage import BODY, CHAT, HOST, KEY, STREAM, Raw, Record, Stage, pod, stage
 from tests.proxy.wire.transports import Kernel, Transport
 
 LINE = f"POST {CHAT} HTTP/1.1\r\nHost: {HOST}\r\n".encode()
@@ -362,7 +362,7 @@ async def test_what_comes_before_its_turn_is_bounded_and_answered_later():
             (front,) = s.gateway._parts.connections
             more = b"".join(post({"n": n, "pad": "x" * 10_000}) for n in range(1, number))
             tasks.start_soon(client.stream.send, more)
-            while not front.transport._reading_paused:
+            while not front.transport.reading_paused:
                 await anyio.lowlevel.checkpoint()
             # One read more than the limit, of 4 MB.
             assert len(front.buffer) < 64 * 1024 + 256 * 1024
@@ -386,7 +386,7 @@ async def test_a_client_that_goes_while_nobody_reads_is_noticed_with_the_answer(
             await server.until(lambda b: b.calls())
             (front,) = s.gateway._parts.connections
             await client.stream.send(post({**BODY, "pad": "x" * 100_000}))
-            while not front.transport._reading_paused:
+            while not front.transport.reading_paused:
                 await anyio.lowlevel.checkpoint()
         go.set()
         await s.record.until(2)
@@ -481,3 +481,30 @@ async def test_a_client_that_reads_again_gets_the_rest_and_both_connections_go_o
             await client.until(b"second")
         assert server.connections == 1
         assert s.record.outcomes == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("way", ["short", "long", "stream", "error"])
+async def test_an_observer_that_fails_costs_no_client_its_connection(way, caplog):
+    class Failing(Record):
+        def finished(self, key, **more):
+            super().finished(key, **more)
+            if len(self.ends) == 1:
+                raise ValueError("a defect")
+
+    failing = Failing()
+    ends = {"stream": b"0\r\n\r\n", "error": b"}}"}
+    async with backend.running() as server, stage(observe=lambda _: failing) as s:
+        s.put(pod(server), max_queue=0 if way == "error" else 9)
+        raw = await connect(s)
+        async with raw.stream:
+            lines = (PAD,) if way == "long" else ()
+            await raw.stream.send(post(STREAM if way == "stream" else BODY, *lines))
+            await raw.until(ends.get(way, b"}]}"))
+            s.put(pod(server), max_queue=9)
+            raw.data = b""
+            await raw.stream.send(post(BODY))
+            assert (await raw.until(b"}]}")).startswith(b"HTTP/1.1 200 ")
+        await failing.until(2)
+        assert s.gateway.in_flight(KEY) == s.gateway.buffered_bytes == 0
+    (line,) = [r for r in caplog.records if r.getMessage() == "observer failed"]
+    assert line.service == str(KEY)
