@@ -178,8 +178,8 @@ class DemandTable:
         return f"<DemandTable {rows or 'empty'}>"
 
     def _row(self, key: ServiceKey) -> _Row:
-        row = self._living(key)
-        if row is None:
+        row = self._rows.get(key)
+        if row is None or row.gone:
             row = self._rows[key] = _Row()
         return row
 
@@ -197,7 +197,8 @@ class DemandTable:
     def _release(self, key: ServiceKey, row: _Row) -> None:
         row.pending -= 1
         self._publish(key, row)
-        self._forget(key, row)
+        if row.gone:
+            self._forget(key, row)
 
     def _forget(self, key: ServiceKey, row: _Row) -> None:
         if row.gone and row.pending == 0 and self._rows.get(key) is row:
@@ -205,5 +206,5 @@ class DemandTable:
 
     def _publish(self, key: ServiceKey, row: _Row) -> None:
         row.last_wanted = self._clock()
-        for listener in self._listeners:
+        for listener in self._listeners.all:
             listener(key)

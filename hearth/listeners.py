@@ -12,22 +12,23 @@ class Listeners(Generic[Listener]):
     One that is added or removed by a listener counts from the next iteration on.
     """
 
-    __slots__ = ("_all",)
+    __slots__ = ("all",)
 
     def __init__(self) -> None:
         # Replaced, never changed, so that an iteration needs no copy: demand changes twice a
         # request.
-        self._all: tuple[Listener, ...] = ()
+        self.all: tuple[Listener, ...] = ()
+        """Those there are now, for who iterates for each request."""
 
     def add(self, listener: Listener) -> Callable[[], None]:
         """Call `listener` from now on; returns how to stop that, once."""
-        self._all = (*self._all, listener)
+        self.all = (*self.all, listener)
         return lambda: self._remove(listener)
 
     def _remove(self, listener: Listener) -> None:
-        left = list(self._all)
+        left = list(self.all)
         left.remove(listener)
-        self._all = tuple(left)
+        self.all = tuple(left)
 
     def __iter__(self) -> Iterator[Listener]:
-        return iter(self._all)
+        return iter(self.all)

@@ -245,14 +245,13 @@ class PushStreams:
 
     def _changed(self, key: ServiceKey) -> None:
         streams = self._streams.get(key, ())
-        if (
-            self._gate.closed is None
-            and key not in self._periods
-            and self._routes.endpoints(key)
-            and all(s.state is not PushState.NEW and s.record is None for s in streams)
-        ):
-            # Each request comes by here, twice; what is served has nothing to push.
-            return
+        if self._gate.closed is None and key not in self._periods and self._routes.endpoints(key):
+            for stream in streams:
+                if stream.state is PushState.NEW or stream.record is not None:
+                    break
+            else:
+                # Each request comes by here, twice; what is served has nothing to push.
+                return
         period = self._update_period(key)
         for stream in streams:
             self._evaluate(stream, period, self._clock())

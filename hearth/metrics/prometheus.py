@@ -8,6 +8,7 @@ import platform
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import anyio
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector, exposition
@@ -20,6 +21,20 @@ from hearth.demand import Demand, DemandTable
 from hearth.metrics import instruments
 from hearth.metrics.instruments import Instrument
 from hearth.routes import Route, RouteTable
+
+_NO_SERVICE = ServiceKey("", "")
+"""Whose labels what is counted has that is of no service."""
+
+
+@dataclass(slots=True)
+class _OfService:
+    """What each request counts: finding a child by its labels takes longer than counting."""
+
+    labels: ServiceKey
+    request: Histogram | None = None
+    first_byte: Histogram | None = None
+    ended: dict[tuple[str, int], Counter] = field(default_factory=dict)
+    """By outcome, and class of the status."""
 
 
 class Metrics:
@@ -51,9 +66,7 @@ class Metrics:
         self._activation = _histogram(registry, instruments.ACTIVATION)
         self._first_byte = _histogram(registry, instruments.FIRST_BYTE)
         self._request = _histogram(registry, instruments.REQUEST)
-        # Looked up by every request: finding a child by its labels takes longer than counting.
-        self._ended: dict[tuple[str, ...], Counter] = {}
-        self._timed: dict[tuple[Histogram, str, str], Histogram] = {}
+        self._of_service: dict[ServiceKey, _OfService] = {}
         self._pushes = _counter(registry, instruments.PUSHES)
         self._watchdog = _counter(registry, instruments.WATCHDOG)
         self._calls = _counter(registry, instruments.CALLS)
@@ -75,14 +88,18 @@ class Metrics:
         details: object = None,
     ) -> None:
         """A request ended; `status` 0 where none was sent."""
-        labels = self._labels(key)
-        row = (*labels, outcome, f"{status // 100}xx" if status else "none")
-        ended = self._ended.get(row)
+        counted = self._of_service.get(key or _NO_SERVICE) or self._bind(key)
+        kind = outcome, status // 100
+        ended = counted.ended.get(kind)
         if ended is None:
-            ended = self._ended[row] = self._requests.labels(*row)
+            ended = counted.ended[kind] = self._requests.labels(
+                *counted.labels, outcome, f"{status // 100}xx" if status else "none"
+            )
         ended.inc()
         if key is not None:
-            self._observe(self._request, labels, seconds)
+            if counted.request is None:
+                counted.request = self._request.labels(*counted.labels)
+            counted.request.observe(seconds)
 
     def rejected(self, key: ServiceKey | None, *, reason: str) -> None:
         """A request got an error response of Hearth's own."""
@@ -98,7 +115,10 @@ class Metrics:
 
     def first_byte(self, key: ServiceKey, *, seconds: float) -> None:
         """The first byte of an upstream response came."""
-        self._observe(self._first_byte, self._labels(key), seconds)
+        counted = self._of_service.get(key) or self._bind(key)
+        if counted.first_byte is None:
+            counted.first_byte = self._first_byte.labels(*counted.labels)
+        counted.first_byte.observe(seconds)
 
     def backend_failed(self, key: ServiceKey, *, reason: str) -> None:
         """An endpoint failed."""
@@ -186,8 +206,7 @@ class Metrics:
     def forget(self, key: ServiceKey) -> None:
         """Remove all series of a service; those who still count it count nobody's."""
         labels = {"namespace": key.namespace, "service": key.name}
-        self._ended = {row: c for row, c in self._ended.items() if row[:2] != (*key,)}
-        self._timed = {row: h for row, h in self._timed.items() if row[1:] != (*key,)}
+        self._of_service.pop(key, None)
         for counted in (
             self._requests,
             self._rejections,
@@ -211,11 +230,9 @@ class Metrics:
         except RuntimeError:  # no more threads may be started: who looks for why must see it
             return encode(scrape), content_type
 
-    def _observe(self, histogram: Histogram, labels: tuple[str, str], seconds: float) -> None:
-        child = self._timed.get((histogram, *labels))
-        if child is None:
-            child = self._timed[(histogram, *labels)] = histogram.labels(*labels)
-        child.observe(seconds)
+    def _bind(self, key: ServiceKey | None) -> "_OfService":
+        labels = ServiceKey(*self._labels(key))
+        return self._of_service.setdefault(labels, _OfService(labels))
 
     def _labels(self, key: ServiceKey | None) -> tuple[str, str]:
         # A request of a deleted service may end long after it: it must not bring the series back.

@@ -51,20 +51,25 @@ class BodyBudget:
 
     def reserve(self, size_bytes: int) -> None:
         """Raises GatewayError (overloaded), taking nothing."""
-        self.check(size_bytes)
+        if self.used_bytes + size_bytes > self._limit_bytes:
+            raise _overloaded()
         self.used_bytes += size_bytes
 
     def check(self, size_bytes: int) -> None:
         """Raises GatewayError (overloaded) where `reserve` would."""
         if not self.fits(size_bytes):
-            raise GatewayError(
-                ErrorCode.OVERLOADED,
-                "The gateway holds as many requests as it has memory for; try again shortly.",
-            )
+            raise _overloaded()
 
     def release(self, size_bytes: int) -> None:
         """Give back what was taken."""
         self.used_bytes -= size_bytes
+
+
+def _overloaded() -> GatewayError:
+    return GatewayError(
+        ErrorCode.OVERLOADED,
+        "The gateway holds as many requests as it has memory for; try again shortly.",
+    )
 
 
 class BufferedBody:

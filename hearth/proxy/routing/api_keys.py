@@ -78,11 +78,11 @@ class ApiKeys:
         begun = entry.begun
         while self._clock() - entry.tried_at >= FRESH_S:
             await self._join_or_read(entry, namespace, secret)
-        if self._matches(entry, key, digest):
+        if _matches(entry, key, digest, now=self._clock()):
             return True
         if force and self._has_room(entry):
             await self._read_in_turn(entry, namespace, secret, after=begun)
-            if self._matches(entry, key, digest):
+            if _matches(entry, key, digest, now=self._clock()):
                 return True
         if key not in entry.digests or self._clock() - entry.good_at >= LAST_GOOD_S:
             why = f": Secret {secret!r} has no value under {key!r}, or it could not be read"
@@ -99,14 +99,10 @@ class ApiKeys:
         If not, `check` must tell.
         """
         entry = self._secrets.get((namespace, secret))
-        if entry is None or self._clock() - entry.tried_at >= FRESH_S:
+        now = self._clock()
+        if entry is None or now - entry.tried_at >= FRESH_S:
             return False
-        return self._matches(entry, key, _digest(sent_key))
-
-    def _matches(self, entry: _Secret, key: str, digest: bytes) -> bool:
-        if self._clock() - entry.good_at >= LAST_GOOD_S:
-            return False
-        return hmac.compare_digest(entry.digests.get(key, b""), digest)
+        return _matches(entry, key, _digest(sent_key), now=now)
 
     def _has_room(self, entry: _Secret) -> bool:
         return entry.waiting < MAX_WAITING_BY_SECRET and self._waiting < MAX_WAITING
@@ -158,6 +154,12 @@ class ApiKeys:
             for name, value in (data or {}).items()
             if value.strip()
         }
+
+
+def _matches(entry: _Secret, key: str, digest: bytes, *, now: float) -> bool:
+    if now - entry.good_at >= LAST_GOOD_S:
+        return False
+    return hmac.compare_digest(entry.digests.get(key, b""), digest)
 
 
 def _digest(sent_key: str) -> bytes:

@@ -3,6 +3,7 @@
 import bisect
 import itertools
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Protocol
 
@@ -87,7 +88,7 @@ class EndpointQueue:
         self._retry_after = RetryAfterEstimate()
         self._waiters: dict[ServiceKey, list[Waiter]] = {}
         self._dispatching: set[ServiceKey] = set()
-        self._in_flight: dict[ServiceKey, int] = {}
+        self._in_flight: defaultdict[ServiceKey, int] = defaultdict(int)
         self._uids = {r.key: {b.uid for b in r.backends} for r in routes.routes()}
         self._tickets = itertools.count()
         self._stopping = False
@@ -179,12 +180,12 @@ class EndpointQueue:
 
     def peek(self, key: ServiceKey) -> Backend | None:
         """Where `try_acquire` would give a slot; nothing is acquired, so no turn is lost."""
-        return None if self._waiters.get(key) else self._pick(key)
+        return None if key in self._waiters else self._pick(key)
 
     def acquire(self, key: ServiceKey, backend: Backend) -> EndpointSlot:
         """The slot that `peek` has just named."""
         self._balancer.start(backend.uid)
-        self._in_flight[key] = self._in_flight.get(key, 0) + 1
+        self._in_flight[key] += 1
         return EndpointSlot(self, key, backend)
 
     def enqueue(self, key: ServiceKey, waiter: Waiter) -> EndpointSlot | None:
@@ -290,7 +291,8 @@ class EndpointQueue:
         self._in_flight[key] -= 1
         if not self._in_flight[key]:
             del self._in_flight[key]
-        self._dispatch(key)
+        if key in self._waiters:
+            self._dispatch(key)
 
     def _changed(self, key: ServiceKey) -> None:
         route = self._routes.find(key)

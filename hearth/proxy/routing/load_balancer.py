@@ -1,5 +1,6 @@
 """Which endpoint a request goes to: fewest in flight, ties in turn, sick ones last."""
 
+from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ class LoadBalancer:
     """Load and health of backends by uid, as this gateway sees them."""
 
     def __init__(self) -> None:
-        self._loads: dict[str, _Load] = {}
+        self._loads: defaultdict[str, _Load] = defaultdict(_Load)
         self._turn = 0
 
     def pick(
@@ -37,9 +38,9 @@ class LoadBalancer:
         """
         endpoints = tuple(endpoints)
         if len(endpoints) == 1:
-            only = self._load(endpoints[0].uid)
+            only = self._loads[endpoints[0].uid]
             return endpoints[0] if limit is None or only.in_flight < limit else None
-        candidates = [(self._load(b.uid), b) for b in endpoints]
+        candidates = [(self._loads[b.uid], b) for b in endpoints]
         awake = [row for row in candidates if row[0].resting_until <= now] or candidates
         free = [row for row in awake if limit is None or row[0].in_flight < limit]
         if not free:
@@ -48,18 +49,18 @@ class LoadBalancer:
 
     def start(self, uid: str) -> None:
         """One more request in flight."""
-        load = self._load(uid)
+        load = self._loads[uid]
         self._turn += 1
         load.turn = self._turn
         load.in_flight += 1
 
     def finish(self, uid: str) -> None:
         """One request less in flight."""
-        self._load(uid).in_flight -= 1
+        self._loads[uid].in_flight -= 1
 
     def succeeded(self, uid: str) -> None:
         """It began to answer a request: healthy again, and proven to serve."""
-        load = self._load(uid)
+        load = self._loads[uid]
         load.failures = 0
         load.resting_until = 0.0
         load.proven = True
@@ -69,7 +70,7 @@ class LoadBalancer:
 
         What fails while it rests was sent before, or for want of another: the same trouble.
         """
-        load = self._load(uid)
+        load = self._loads[uid]
         if now < load.resting_until:
             load.resting_until = max(load.resting_until, now + base_s)
             return
@@ -94,9 +95,3 @@ class LoadBalancer:
     def __repr__(self) -> str:
         rows = " ".join(f"{uid}={load.in_flight}" for uid, load in self._loads.items())
         return f"<LoadBalancer {rows or 'empty'}>"
-
-    def _load(self, uid: str) -> _Load:
-        load = self._loads.get(uid)
-        if load is None:
-            load = self._loads[uid] = _Load()
-        return load

@@ -186,7 +186,8 @@ class ClientConnection(asyncio.Protocol):
         else:
             self.state = ConnectionState.IDLE
             self._rest()
-            self.transport.resume_reading()
+            if self.transport.reading_paused:
+                self.transport.resume_reading()
             if self.buffer:
                 self.advance()
 

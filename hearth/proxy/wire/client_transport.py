@@ -26,12 +26,12 @@ def format_address(address: str) -> bytes:
 class ClientTransport:
     """A transport, or none: everything is harmless once it is gone."""
 
-    __slots__ = ("_address", "_discarded", "_reading_paused", "_transport", "write")
+    __slots__ = ("_address", "_discarded", "_transport", "reading_paused", "write")
 
     def __init__(self) -> None:
         self.write: Callable[[bytes], None] = _nowhere
         self._transport: asyncio.Transport | None = None
-        self._reading_paused = False
+        self.reading_paused = False
         self._address = b""
         self._discarded = 0
 
@@ -53,14 +53,14 @@ class ClientTransport:
 
     def pause_reading(self) -> None:
         """Let the client wait.  Idempotent."""
-        if not self._reading_paused and self._transport is not None:
-            self._reading_paused = True
+        if not self.reading_paused and self._transport is not None:
+            self.reading_paused = True
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
         """Undo `pause_reading`.  Idempotent."""
-        if self._reading_paused and self._transport is not None:
-            self._reading_paused = False
+        if self.reading_paused and self._transport is not None:
+            self.reading_paused = False
             self._transport.resume_reading()
 
     def read_by(self, protocol: asyncio.BaseProtocol) -> None:

@@ -109,10 +109,14 @@ class ChunkedBody:
         if not data.startswith(_SIZE_LINES[size]) or not data.endswith(_CRLF):
             return False
         self._last = data
+        if self._marks:
+            self._look_for_marks(data)
+        return True
+
+    def _look_for_marks(self, data: bytes) -> None:
         for mark in self._marks:
             if mark in data and self._noting is not None:
                 self._noting.note(self.recent)
-        return True
 
     def follow(self, noting: Noting) -> None:
         """`noting` looks at what goes by from now on."""

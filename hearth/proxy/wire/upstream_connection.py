@@ -151,7 +151,8 @@ class UpstreamConnection(asyncio.Protocol):
         if self._transport is None:
             return
         if keep and not self._transport.is_closing():
-            self.resume()
+            if self._paused:
+                self.resume()
             if stream:
                 self._home.release_after_stream(self)
             else:

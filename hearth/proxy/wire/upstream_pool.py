@@ -157,7 +157,11 @@ class UpstreamPool:
     def release(self, connection: UpstreamConnection) -> None:
         """A connection whose response is whole: for who waits, or for later."""
         connection.idle_since = self._deadlines.time()
-        self._give(self._addresses[connection.address], connection)
+        entry = self._addresses[connection.address]
+        if entry.waiting or self._idle_look_at is NEVER:
+            self._give(entry, connection)
+        else:
+            entry.idle.append(connection)
 
     def release_after_stream(self, connection: UpstreamConnection) -> None:
         """The same where the response was a stream of events."""
