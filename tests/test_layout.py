@@ -24,9 +24,7 @@ UNTESTED = {
     "cluster/local/kubelet/config.py": "values",
     "cluster/local/apiserver/object_meta.py": "tests/cluster/local/apiserver/test_store.py",
     "proxy/config.py": "values",
-    "proxy/wire/plain_request.py": "tests/proxy/behaviour/test_plain_requests.py",
     "proxy/wire/shared.py": "values",
-    "proxy/wire/states.py": "values",
     "run.py": "needs a cluster: tests/kubernetes",
     "stub/__main__.py": "two lines",
 }
@@ -104,6 +102,22 @@ def test_a_package_says_what_it_is(package):
     assert files
     assert [name for name in files if not (package / name).exists()] == []
     assert len(tree.body) == (2 if package.name == "hearth" else 1), "nothing is re-exported"
+
+
+FILES, CLASSES, PROTOCOLS = 20, 45, 3
+"""At most so many in the wire: what a newcomer must learn of it."""
+
+
+def test_the_wire_is_small():
+    paths = [p for p in (ROOT / "hearth/proxy/wire").glob("*.py") if p.name != "__init__.py"]
+    nodes = [node for path in paths for node in ast.walk(ast.parse(path.read_text()))]
+    classes = [node for node in nodes if isinstance(node, ast.ClassDef)]
+    bases = [base for node in classes for base in node.bases]
+    # Those of asyncio are named with it.
+    protocols = [base for base in bases if isinstance(base, ast.Name) and base.id == "Protocol"]
+    assert len(paths) <= FILES
+    assert len(classes) <= CLASSES
+    assert len(protocols) <= PROTOCOLS
 
 
 # No class is cut in two: what is one thing is one class.

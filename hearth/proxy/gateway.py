@@ -30,7 +30,7 @@ from hearth.proxy.routing.readiness_prober import ReadinessProber
 from hearth.proxy.routing.router import Router
 from hearth.proxy.routing.upstream_models import UpstreamModels
 from hearth.proxy.routing.usable_endpoints import UsableEndpoints
-from hearth.proxy.wire import foreign_protocols
+from hearth.proxy.wire import aiohttp_bridge
 from hearth.proxy.wire.aiohttp_bridge import BridgeConnection, BridgeRequest
 from hearth.proxy.wire.client_connection import ClientConnection
 from hearth.proxy.wire.deadlines import Deadlines
@@ -349,7 +349,7 @@ class _Connection(BridgeConnection):
     ) -> web.StreamResponse:
         if status >= 500:
             return super().handle_error(request, status, exc, message)
-        problem = foreign_protocols.parse_error(exc)
+        problem = aiohttp_bridge.parse_error(exc)
         body = errors.body(errors.envelope(problem))
         request_id = self._parts.request_ids.make()
         response = web.Response(

@@ -8,11 +8,11 @@ import asyncio
 from typing import Any
 
 import anyio
-from aiohttp import HttpVersion, HttpVersion10, HttpVersion11, web
+from aiohttp import HttpVersion, HttpVersion10, HttpVersion11, http_exceptions, web
 from aiohttp.abc import AbstractStreamWriter
 
 from hearth.proxy.body import body_budget
-from hearth.proxy.errors import GatewayError
+from hearth.proxy.errors import ErrorCode, GatewayError
 from hearth.proxy.wire import client_transport, head_parser
 from hearth.proxy.wire.deadlines import NEVER
 from hearth.proxy.wire.exchange import Exchange
@@ -28,16 +28,17 @@ class BridgeClient:
         self._done = anyio.Event()
         self._transport = request.transport
         self.exchange: Exchange | None = None
-        self.keep = False
+        self.close = True
+        """Whether the connection ends with the response."""
 
     def write(self, data: bytes) -> None:
         """Bytes of the answer."""
         if self._transport is not None:
             self._transport.write(data)
 
-    def response_done(self, *, keep: bool) -> None:
-        """The answer is whole."""
-        self.keep = keep
+    def response_done(self, *, close: bool) -> None:
+        """The response is whole."""
+        self.close = close
         self._done.set()
 
     def abort(self) -> None:
@@ -58,13 +59,13 @@ class BridgeClient:
 class AlreadySent(web.StreamResponse):
     """Stands for an answer that was written already."""
 
-    def __init__(self, *, keep: bool) -> None:
+    def __init__(self, *, close: bool) -> None:
         super().__init__()
-        self._keep = keep
+        self._close = close
 
     @property
     def keep_alive(self) -> bool:
-        return self._keep
+        return not self._close
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         return None
@@ -100,6 +101,26 @@ def head(request: web.BaseRequest) -> head_parser.RequestHead:
         [(name.lower(), name, value) for name, value in request.raw_headers],
         http11=request.version >= (1, 1),
     )
+
+
+def parse_error(error: BaseException | None) -> GatewayError:
+    """What aiohttp's parser did not understand, in our words."""
+    if isinstance(error, http_exceptions.LineTooLong):
+        return GatewayError(
+            ErrorCode.HEADERS_TOO_LARGE, "A line of the request's head is too long."
+        )
+    reason = ""
+    for line in str(getattr(error, "message", "")).splitlines():
+        if line.lstrip().startswith(("b'", 'b"')):
+            # Where it is, in the client's own bytes: they may be a secret.
+            break
+        reason = line.strip() or reason
+    if reason.startswith("Too many headers"):
+        return head_parser.to_error(head_parser.too_many())
+    if reason.startswith("Invalid method"):
+        words = "The request's method is none that HTTP has."
+        return GatewayError(ErrorCode.METHOD_NOT_ALLOWED, words, allow="GET, POST")
+    return head_parser.to_error(head_parser.unreadable(reason))
 
 
 async def serve(
@@ -143,7 +164,7 @@ async def serve(
         held.drop()
         if isinstance(place, BridgeConnection):
             place.attach(None)
-    return AlreadySent(keep=guest.keep)
+    return AlreadySent(close=guest.close)
 
 
 class BridgeConnection(web.RequestHandler):

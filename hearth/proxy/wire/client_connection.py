@@ -1,5 +1,5 @@
 """One client connection: requests below `POST /v1/` are served here, one at a time; at the first
-other one the whole connection goes to the aiohttp application.  `connection_state` has its table.
+other one the whole connection goes to the aiohttp application.  `states` has its table.
 """
 
 import asyncio
@@ -8,17 +8,17 @@ from collections.abc import Callable
 
 from hearth.proxy import client_limit, error_messages
 from hearth.proxy.errors import GatewayError
-from hearth.proxy.wire import first_bytes, foreign_protocols, head_parser
+from hearth.proxy.wire import first_bytes, head_parser
 from hearth.proxy.wire.client_transport import ClientTransport
-from hearth.proxy.wire.connection_state import ConnectionState
 from hearth.proxy.wire.deadlines import NEVER
 from hearth.proxy.wire.exchange import Exchange
-from hearth.proxy.wire.fast_path import take
 from hearth.proxy.wire.first_bytes import FirstBytes
 from hearth.proxy.wire.head_cache import RequestTemplate
+from hearth.proxy.wire.plain_request import take
 from hearth.proxy.wire.request import Request
 from hearth.proxy.wire.request_body import RequestBody
 from hearth.proxy.wire.shared import Shared
+from hearth.proxy.wire.states import ConnectionState
 
 logger = logging.getLogger(__name__)
 
@@ -174,14 +174,14 @@ class ClientConnection(asyncio.Protocol):
     def address(self) -> bytes:
         return self.transport.address()
 
-    def response_done(self, *, keep: bool) -> None:
-        """The response is whole."""
+    def response_done(self, *, close: bool) -> None:
+        """The response is whole; `close`: the connection ends with it."""
         self.exchange = None
         if self.transport.gone:
             return
-        if self.close_after_response or (self.buffer and not keep):
+        if self.close_after_response or (self.buffer and close):
             self.linger()
-        elif not keep or self.parts.stopping:
+        elif close or self.parts.stopping:
             self.close()
         else:
             self.state = ConnectionState.IDLE
@@ -204,17 +204,19 @@ class ClientConnection(asyncio.Protocol):
             self._release_small_body()
         try:
             taken = take(self.parts, self, data)
+            exchange = None if isinstance(taken, int) else Exchange(self.parts, self, taken)
         except Exception:
             logger.exception("fast path failed")
             self.abort()
             return True
-        if not isinstance(taken, int):
+        if exchange is not None:
             self.buffer = b""
-            self.exchange = taken
+            self.exchange = exchange
             self.state = ConnectionState.BUSY
             self.deadline = NEVER
-            taken.run()
+            exchange.run()
             return True
+        assert isinstance(taken, int)
         if not taken or not self.parts.budget.fits(max(taken, len(data))):
             self.state = ConnectionState.IDLE
             return False
@@ -384,7 +386,7 @@ class ClientConnection(asyncio.Protocol):
 
     def _reject(self, problem: GatewayError) -> None:
         """Answer what is no request."""
-        foreign_protocols.reject(self.parts, self.transport.write, problem)
+        first_bytes.reject(self.parts, self.transport.write, problem)
         self.linger()
 
     def _rest(self) -> None:

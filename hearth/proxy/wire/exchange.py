@@ -1,18 +1,4 @@
-"""One request and its response: the state machine.
-
-| state      | leaves by                                      | to                        |
-| ---------- | ---------------------------------------------- | ------------------------- |
-| NEW        | a free endpoint; none; a rejection             | RESOLVING; WAITING; DONE  |
-|            | a plain request meets a free endpoint          | CONNECTING                |
-| WAITING    | a slot; waiting has no use, or the deadline    | RESOLVING; DONE           |
-| RESOLVING  | names and key known; not to be had; pod gone   | CONNECTING; DONE; WAITING |
-| CONNECTING | connected; refused, or pod gone; no port left  | AWAITING; WAITING; DONE   |
-| AWAITING   | the body begins; 503 while the model loads     | RELAYING; BACKOFF         |
-|            | closed and nothing taken, reused or not        | CONNECTING; WAITING       |
-|            | closed otherwise, or the deadline              | DONE                      |
-| RELAYING   | whole, replaced, broken, silent, client stalls | DONE                      |
-| BACKOFF    | the pause is over                              | WAITING                   |
-| any        | client gone, drain, defect                     | DONE                      |
+"""One request and its response: the state machine, whose table is in `states`.
 
 Everything here is called back: by the client's connection, the endpoint queue, the pool, the
 upstream connection and the timer.  Nothing awaits but the two coroutines that look something up,
@@ -134,13 +120,6 @@ class Exchange:
         self._request: Request | None = None
         self._response: ResponseWriter | None = None
         self.stream = self.passive = False
-        if isinstance(asked, PlainRequest):
-            self._plain = asked
-            self.service = asked.route.key
-            self.stream = asked.stream
-        else:
-            self._request = asked
-            self._response = _response_to(asked.head, parts)
         self._relay: ResponseRelay | None = None
         self._raw = b""
         """What came of the response, as long as its head is not whole."""
@@ -167,6 +146,15 @@ class Exchange:
         self.began_at = self._slot_at = self.activation_deadline = parts.deadlines.time()
         """`activation_deadline`: until when it may wait for an endpoint."""
         self.state_deadline = self.heartbeat_at = self.deadline = self.heartbeat_s = NEVER
+        if isinstance(asked, PlainRequest):
+            self._plain = asked
+            self.service = asked.route.key
+            self.stream = asked.stream
+            if asked.slot is not None:
+                self._take_slot(asked.slot, asked)
+        else:
+            self._request = asked
+            self._response = _response_to(asked.head, parts)
         parts.running.add(self)
 
     # What only some exchanges need
@@ -267,13 +255,12 @@ class Exchange:
         else:
             self._use(slot)
 
-    def forward_to(self, slot: EndpointSlot, claim: DemandClaim) -> None:
+    def _take_slot(self, slot: EndpointSlot, plain: PlainRequest) -> None:
         """A plain one needs no admission any more."""
-        assert self._plain is not None
-        route = self._plain.route
+        route = plain.route
         self.slot = slot
         self._endpoint = slot.backend
-        self.demand_claim = claim
+        self.demand_claim = plain.demand_claim
         self.idle_s = route.idle_timeout_s
         self.activation_deadline = self.began_at + route.activation_timeout_s
         self.state_deadline = self.deadline = self.began_at + route.response_timeout_s
@@ -442,7 +429,7 @@ class Exchange:
             logger.warning("upstream does not speak HTTP", extra=about)
             if self.upstream is not None:
                 self.upstream.abort()
-            self.upstream_closed(clean=False, untaken=False)
+            self.upstream_closed(clean=False, undelivered=False)
             return
         if head is not None:
             rest, self._raw = self._raw, b""
@@ -490,14 +477,14 @@ class Exchange:
             self.upstream.pass_through(body, self.write, self._parts.deadlines)
 
     @guarded
-    def upstream_closed(self, *, clean: bool, untaken: bool) -> None:
-        """The connection to the endpoint ended; `clean`: not by an error.  `untaken`: it cannot
+    def upstream_closed(self, *, clean: bool, undelivered: bool) -> None:
+        """The connection to the endpoint ended; `clean`: not by an error.  `undelivered`: it cannot
         have had the request."""
         link, self.upstream = self.upstream, None
         relay = self._relay
         if relay is None:
             reused = link is not None and link.reused
-            match response_relay.after_loss(untaken=untaken, reused=reused):
+            match response_relay.after_loss(undelivered=undelivered, reused=reused):
                 case response_relay.AfterLoss.DIAL:
                     self._connect(fresh=True)
                 case response_relay.AfterLoss.WAIT:
@@ -537,7 +524,7 @@ class Exchange:
             case RelayState.COMPLETE:
                 link, self.upstream = self.upstream, None
                 if link is not None:
-                    link.finish(keep=relay.reusable, stream=relay.events)
+                    link.finish(close=not relay.reusable, stream=relay.events)
                 self._close()
                 self._finish(relay.outcome)
             case RelayState.REPLACED:
@@ -630,7 +617,7 @@ class Exchange:
             case _:
                 if self.upstream is not None:
                     self.upstream.abort()
-                self.upstream_closed(clean=False, untaken=False)
+                self.upstream_closed(clean=False, undelivered=False)
 
     # The timer's side
 
@@ -729,7 +716,7 @@ class Exchange:
         else:
             self._request.drop_body()
         self.write(b"".join((kind.before, b"%d" % len(body), kind.after, body)))
-        link.finish(keep=kind.keep_alive)
+        link.finish(close=kind.close)
         if not self._head_counted:
             parts.balancer.succeeded(slot.backend.uid)
         if self.waited:
@@ -740,13 +727,13 @@ class Exchange:
         parts.observer.first_byte(key, seconds=now - self.began_at)
         outcome = Outcome.CLIENT_CANCELLED if self._client_gone else kind.outcome
         self._tell_observer(outcome, kind.status)
-        self._client.response_done(keep=not plain.template.close_after_response)
+        self._client.response_done(close=plain.template.close_after_response)
 
     def _finish(self, outcome: str) -> None:
         """The response is whole."""
         response = self.response
         if self._tell_observer(outcome, response.status):
-            self._client.response_done(keep=not response.close_after_response)
+            self._client.response_done(close=response.close_after_response)
 
     def _abort(self, outcome: str) -> None:
         """Nothing more can be said."""

@@ -5,7 +5,8 @@ not whole yet is kept back, so that a body that breaks off can still be closed b
 """
 
 import re
-from typing import Protocol
+
+from hearth.proxy.wire.stream_end import StreamEnd
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _SIZE = re.compile(
@@ -40,14 +41,6 @@ class FramingError(Exception):
     """The body is not what its head announced."""
 
 
-class Noting(Protocol):
-    """Who looks at the content that is walked, and at chunks that come alone and bear a mark."""
-
-    marks: tuple[bytes, ...]
-
-    def note(self, data: bytes) -> None: ...
-
-
 class ChunkedBody:
     """A chunked body, passed on as it is written, or (`decode`) as what it contains."""
 
@@ -57,7 +50,7 @@ class ChunkedBody:
         "_last",
         "_left",
         "_marks",
-        "_noting",
+        "_stream_end",
         "_tail",
         "ended",
         "rest",
@@ -77,7 +70,7 @@ class ChunkedBody:
         """What followed the end."""
         self.terminator = b""
         """The last chunk as it came, to be written when all is well."""
-        self._noting: Noting | None = None
+        self._stream_end: StreamEnd | None = None
         self._marks: tuple[bytes, ...] = ()
 
     @property
@@ -115,13 +108,13 @@ class ChunkedBody:
 
     def _look_for_marks(self, data: bytes) -> None:
         for mark in self._marks:
-            if mark in data and self._noting is not None:
-                self._noting.note(self.recent)
+            if mark in data and self._stream_end is not None:
+                self._stream_end.note(self.recent)
 
-    def follow(self, noting: Noting) -> None:
-        """`noting` looks at what goes by from now on."""
-        self._noting = noting
-        self._marks = noting.marks
+    def follow(self, stream_end: StreamEnd) -> None:
+        """`stream_end` looks at what goes by from now on."""
+        self._stream_end = stream_end
+        self._marks = stream_end.marks
 
     def feed(self, data: bytes) -> bytes:
         """What may be passed on.  Raises FramingError."""
@@ -133,10 +126,10 @@ class ChunkedBody:
         if self._carry:
             data = self._carry + data
             self._carry = b""
-        noting = self._noting
-        if noting is not None and self._last:
-            noting.note(self.recent)
-        collects = self._decode or noting is not None
+        stream_end = self._stream_end
+        if stream_end is not None and self._last:
+            stream_end.note(self.recent)
+        collects = self._decode or stream_end is not None
         content: list[bytes] = []
         at, size, left, tail = 0, len(data), self._left, self.tail
         while True:
@@ -187,8 +180,8 @@ class ChunkedBody:
         if at < size and not self.ended:
             self._carry = data[at:]
         walked = content[0] if len(content) == 1 else b"".join(content)
-        if noting is not None and walked:
-            noting.note(walked)
+        if stream_end is not None and walked:
+            stream_end.note(walked)
         if self._decode:
             return walked
         return data if at == size else data[:at]
@@ -217,14 +210,14 @@ class ChunkedBody:
 class LengthBody:
     """A body of a known length."""
 
-    __slots__ = ("_left", "_noting", "ended", "rest", "tail")
+    __slots__ = ("_left", "_stream_end", "ended", "rest", "tail")
 
     def __init__(self, length: int) -> None:
         self._left = length
         self.ended = length == 0
         self.rest = b""
         self.tail = b""
-        self._noting: Noting | None = None
+        self._stream_end: StreamEnd | None = None
 
     @property
     def recent(self) -> bytes:
@@ -241,25 +234,25 @@ class LengthBody:
         self._left = left
         self.ended = left == 0
         self.tail = (self.tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
-        if self._noting is not None:
-            self._noting.note(data)
+        if self._stream_end is not None:
+            self._stream_end.note(data)
         return data
 
-    def follow(self, noting: Noting) -> None:
-        """`noting` looks at what goes by from now on."""
-        self._noting = noting
+    def follow(self, stream_end: StreamEnd) -> None:
+        """`stream_end` looks at what goes by from now on."""
+        self._stream_end = stream_end
 
 
 class CloseDelimitedBody:
     """A body that ends with its connection."""
 
-    __slots__ = ("_noting", "ended", "rest", "tail")
+    __slots__ = ("_stream_end", "ended", "rest", "tail")
 
     def __init__(self) -> None:
         self.ended = False
         self.rest = b""
         self.tail = b""
-        self._noting: Noting | None = None
+        self._stream_end: StreamEnd | None = None
 
     @property
     def recent(self) -> bytes:
@@ -269,13 +262,13 @@ class CloseDelimitedBody:
     def feed(self, data: bytes) -> bytes:
         """What may be passed on."""
         self.tail = (self.tail + data[-_TAIL_BYTES:])[-_TAIL_BYTES:]
-        if self._noting is not None:
-            self._noting.note(data)
+        if self._stream_end is not None:
+            self._stream_end.note(data)
         return data
 
-    def follow(self, noting: Noting) -> None:
-        """`noting` looks at what goes by from now on."""
-        self._noting = noting
+    def follow(self, stream_end: StreamEnd) -> None:
+        """`stream_end` looks at what goes by from now on."""
+        self._stream_end = stream_end
 
 
 Body = ChunkedBody | LengthBody | CloseDelimitedBody

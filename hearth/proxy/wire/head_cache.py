@@ -106,13 +106,14 @@ class RequestTemplate:
 class ResponseTemplate:
     """One kind of response: of a known length, relayed as it is."""
 
-    __slots__ = ("after", "before", "keep_alive", "outcome", "status")
+    __slots__ = ("after", "before", "close", "outcome", "status")
 
     def __init__(self, head: head_parser.ResponseHead, before: bytes, after: bytes) -> None:
         self.before = before
         """What the client is told, up to the digits of the length, and after them."""
         self.after = after
-        self.keep_alive = head.keep_alive
+        self.close = not head.keep_alive
+        """Whether the upstream connection ends with it."""
         self.status = head.status
         self.outcome = response_relay.outcome_of(head.status)
 

@@ -206,10 +206,10 @@ class AfterLoss(Enum):
     """The endpoint takes no connections: it waits for one that does."""
 
 
-def after_loss(*, untaken: bool, reused: bool) -> AfterLoss:
-    """`untaken`: the endpoint cannot have had the request.  `reused`: the connection carried
+def after_loss(*, undelivered: bool, reused: bool) -> AfterLoss:
+    """`undelivered`: the endpoint cannot have had the request.  `reused`: the connection carried
     another before, so its end says nothing of the endpoint."""
-    if not untaken:
+    if not undelivered:
         return AfterLoss.FAIL
     return AfterLoss.DIAL if reused else AfterLoss.WAIT
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import anyio
 
 from hearth.demand import DemandTable
 from hearth.proxy.background import Job
 from hearth.proxy.body.body_budget import BodyBudget
-from hearth.proxy.client_limit import ClientLimit, Idling
+from hearth.proxy.client_limit import ClientLimit
 from hearth.proxy.config import GatewayConfig
 from hearth.proxy.observer import Observer
 from hearth.proxy.request_ids import RequestIds
@@ -24,27 +24,12 @@ from hearth.proxy.wire.head_cache import HeadCache
 from hearth.proxy.wire.upstream_pool import UpstreamPool
 from hearth.routes import RouteTable
 
+if TYPE_CHECKING:
+    from hearth.proxy.wire.aiohttp_bridge import BridgeConnection
+    from hearth.proxy.wire.client_connection import ClientConnection
+    from hearth.proxy.wire.exchange import Exchange
+
 _DECODERS = 2
-
-
-class Running(Protocol):
-    """A request that is not finished."""
-
-    def cut(self) -> None:
-        """End it, in the form its client understands."""
-        ...
-
-    def pod_vanished(self, pod_uid: str) -> None:
-        """End it if that is where it runs: nothing more can come from there."""
-        ...
-
-
-class Retiring(Idling, Protocol):
-    """A client connection of the raw front."""
-
-    def abort(self) -> None:
-        """Break it off."""
-        ...
 
 
 @dataclass(slots=True, kw_only=True)
@@ -78,7 +63,7 @@ class Shared:
         default_factory=lambda: anyio.CapacityLimiter(_DECODERS)
     )
     """Bodies that are decompressed at once: each takes a thread, and memory that is not counted."""
-    running: set[Running] = field(default_factory=set)
-    connections: set[Retiring] = field(default_factory=set)
-    bridged: set[Idling] = field(default_factory=set)
+    running: set["Exchange"] = field(default_factory=set)
+    connections: set["ClientConnection"] = field(default_factory=set)
+    bridged: set["BridgeConnection"] = field(default_factory=set)
     """Client connections that the aiohttp application has."""

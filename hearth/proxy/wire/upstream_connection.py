@@ -1,58 +1,46 @@
-"""One connection to an endpoint: what comes is handed on, chunks of a stream without a detour."""
+"""One connection to an endpoint: what comes is handed on, chunks of a stream without a detour.
+
+Whether its end says that the endpoint cannot have had a request, what the kernel counted tells.
+
+| how it ended                    | what Linux says (`TCP_INFO`)            | the request   |
+| ------------------------------- | --------------------------------------- | ------------- |
+| closed before the bytes came    | FIN, nothing of them acknowledged       | undelivered   |
+| reset before they were sent     | nothing of them sent                    | undelivered   |
+| closed or killed with it        | FIN, acknowledged: FINs acknowledge     | may have run  |
+| reset with it                   | maybe not acknowledged: RSTs do not     | may have run  |
+
+A kernel acknowledges what comes up to 40 ms late, so that nothing was acknowledged proves nothing
+where the end is an RST.  Where the counts are not those of Linux, nothing can be told.
+"""
 
 import asyncio
 import logging
+import socket
+import struct
 from collections.abc import Callable
-from typing import Protocol, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, cast
 
 from hearth.host_port import authority
-from hearth.proxy.wire import delivery
+from hearth.proxy.wire.deadlines import Deadlines
 from hearth.proxy.wire.framing import ChunkedBody
+
+if TYPE_CHECKING:
+    from hearth.proxy.wire.exchange import Exchange
+    from hearth.proxy.wire.upstream_pool import UpstreamPool
 
 logger = logging.getLogger(__name__)
 
 Piece = bytes | bytearray | memoryview
 
 _JOIN_BYTES = 64 * 1024
-
-
-class Owner(Protocol):
-    """Whose request a connection carries.  It calls `finish` or `abort` exactly once."""
-
-    def received(self, data: bytes) -> None:
-        """Bytes of the response, from its first one on; but chunks that pass through."""
-        ...
-
-    def upstream_closed(self, *, clean: bool, untaken: bool) -> None:
-        """The connection ended; `clean`: not by an error.  `untaken`: the backend cannot have had
-        the request."""
-        ...
-
-    def failed(self) -> None:
-        """A defect of ours."""
-        ...
-
-
-class Home(Protocol):
-    """Where a link goes when its answer is whole."""
-
-    def opened(self, connection: "UpstreamConnection", /) -> None: ...
-    def ended(self, connection: "UpstreamConnection", /, *, unheard: bool) -> None: ...
-    def release(self, connection: "UpstreamConnection", /) -> None: ...
-    def release_after_stream(self, connection: "UpstreamConnection", /) -> None: ...
-
-
-class Clock(Protocol):
-    """What time it is, exact enough for silences."""
-
-    now: float
-
-
-class _NoClock:
-    now = 0.0
-
-
-_NO_CLOCK = _NoClock()
+_TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
+_ACKED = struct.Struct("=Q")
+_SENT = struct.Struct("=QQ")
+_ACKED_AT, _SENT_AT = 120, 200
+"""Of tcpi_bytes_acked; of tcpi_bytes_sent and tcpi_bytes_retrans, which Linux has since 4.19."""
+_SYN_BYTES = 1
+"""Who opens a connection has this acknowledged as well."""
 
 
 def _nowhere(data: bytes) -> None:
@@ -68,9 +56,9 @@ class UpstreamConnection(asyncio.Protocol):
         "_clock",
         "_closed_first",
         "_heard",
-        "_home",
         "_owner",
         "_paused",
+        "_pool",
         "_transport",
         "_write",
         "_written",
@@ -81,13 +69,13 @@ class UpstreamConnection(asyncio.Protocol):
         "streamed_at",
     )
 
-    def __init__(self, home: Home, address: tuple[str, int]) -> None:
-        self._home = home
+    def __init__(self, pool: "UpstreamPool", address: tuple[str, int]) -> None:
+        self._pool = pool
         self._transport: asyncio.Transport | None = None
-        self._owner: Owner | None = None
+        self._owner: Exchange | None = None
         self._body: ChunkedBody | None = None
         self._write: Callable[[bytes], None] = _nowhere
-        self._clock: Clock = _NO_CLOCK
+        self._clock: Deadlines
         self._heard = False
         """Whether anything came to the request that it carries, an interim response, say."""
         self._paused = False
@@ -120,8 +108,9 @@ class UpstreamConnection(asyncio.Protocol):
         """Whether the last whole response was a stream of events."""
         return self.streamed_at == self.idle_since
 
-    def send(self, owner: Owner, head: bytes, pieces: tuple[Piece, ...]) -> None:
-        """Send one request; `owner` is given what comes as it comes."""
+    def send(self, owner: "Exchange", head: bytes, pieces: tuple[Piece, ...]) -> None:
+        """Send one request; `owner` is given what comes as it comes, but chunks that pass through,
+        and calls `finish` or `abort` exactly once, unless it hears of the connection's end."""
         assert self._owner is None and self._transport is not None
         self._owner = owner
         write = self._transport.write
@@ -138,27 +127,29 @@ class UpstreamConnection(asyncio.Protocol):
         for piece in pieces:
             write(piece)
 
-    def pass_through(self, body: ChunkedBody, write: Callable[[bytes], None], clock: Clock) -> None:
+    def pass_through(
+        self, body: ChunkedBody, write: Callable[[bytes], None], clock: Deadlines
+    ) -> None:
         """Give `write` each chunk of `body` that comes alone, and the owner all else.
 
         Few things are touched for a chunk: with a thousand streams all of them are cold.
         """
         self._body, self._write, self._clock = body, write, clock
 
-    def finish(self, *, keep: bool, stream: bool = False) -> None:
-        """The response was whole; `stream`: one of events."""
+    def finish(self, *, close: bool, stream: bool = False) -> None:
+        """The response was whole; `close`: the connection ends with it; `stream`: one of events."""
         self._forget()
         if self._transport is None:
             return
-        if keep and not self._transport.is_closing():
-            if self._paused:
-                self.resume()
-            if stream:
-                self._home.release_after_stream(self)
-            else:
-                self._home.release(self)
-        else:
+        if close or self._transport.is_closing():
             self._transport.close()
+            return
+        if self._paused:
+            self.resume()
+        if stream:
+            self._pool.release_after_stream(self)
+        else:
+            self._pool.release(self)
 
     def abort(self) -> None:
         """Break the connection at once."""
@@ -167,7 +158,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._transport.abort()
 
     def close(self) -> None:
-        """An idle link is needed no more."""
+        """An idle connection is needed no more."""
         if self._transport is not None:
             self._transport.close()
 
@@ -187,7 +178,7 @@ class UpstreamConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        self._home.opened(self)
+        self._pool.opened(self)
 
     def data_received(self, data: bytes) -> None:
         body = self._body
@@ -212,23 +203,23 @@ class UpstreamConnection(asyncio.Protocol):
 
     def eof_received(self) -> None:
         if self._owner is not None:
-            self._closed_first = self._untaken(fin=True)
+            self._closed_first = self._is_undelivered(fin=True)
 
     def connection_lost(self, exc: Exception | None) -> None:
         owner = self._owner
-        untaken = self._closed_first or (
+        undelivered = self._closed_first or (
             owner is not None
             # Linux: a write failed so because the peer had closed before.
-            and self._untaken(fin=isinstance(exc, BrokenPipeError))
+            and self._is_undelivered(fin=isinstance(exc, BrokenPipeError))
         )
         unheard = owner is not None and not self._heard
         self._forget()
         self._transport = None
-        self._home.ended(self, unheard=unheard)
+        self._pool.ended(self, unheard=unheard)
         if owner is None:
             return
         try:
-            owner.upstream_closed(clean=exc is None, untaken=untaken)
+            owner.upstream_closed(clean=exc is None, undelivered=undelivered)
         except Exception:
             self._log_defect()
             owner.failed()
@@ -238,14 +229,50 @@ class UpstreamConnection(asyncio.Protocol):
         extra = {"endpoint": authority(*self.address)}
         logger.exception("upstream connection failed", extra=extra)
 
-    def _untaken(self, *, fin: bool) -> bool:
+    def _is_undelivered(self, *, fin: bool) -> bool:
         if self._transport is None or self._heard:
             return False
         sock = self._transport.get_extra_info("socket")
-        return delivery.untaken(delivery.read(sock), before=self._before, fin=fin)
+        return is_undelivered(read_tcp_counts(sock), before=self._before, fin=fin)
 
     def _forget(self) -> None:
         """Whose request it carried."""
         self._owner = self._body = None
         self._heard = False
         self._write = _nowhere
+
+
+@dataclass(frozen=True, slots=True)
+class TcpCounts:
+    """What the kernel counted on one connection that we opened, in bytes."""
+
+    sent: int
+    """Payload that left, each byte counted once."""
+    acked: int
+    """Payload that the peer's kernel acknowledged."""
+
+
+def read_tcp_counts(sock: socket.socket | None) -> TcpCounts | None:
+    """None where the platform does not tell."""
+    if sock is None or _TCP_INFO is None:
+        return None
+    try:
+        info = sock.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _SENT_AT + _SENT.size)
+    except OSError:
+        return None
+    if len(info) < _SENT_AT + _SENT.size:
+        return None
+    (acked,) = _ACKED.unpack_from(info, _ACKED_AT)
+    sent, again = _SENT.unpack_from(info, _SENT_AT)
+    return TcpCounts(sent=sent - again, acked=acked - _SYN_BYTES)
+
+
+def is_undelivered(counts: TcpCounts | None, *, before: int, fin: bool) -> bool:
+    """Whether the peer's kernel can have had nothing of what was written after `before` bytes.
+
+    `fin`: the peer closed its side in order.  All that came before was answered, so a count
+    that does not say it was acknowledged is none to rely on.
+    """
+    if counts is None or counts.acked != before:
+        return False
+    return fin or counts.sent == before

@@ -19,7 +19,7 @@ import errno
 import logging
 from collections.abc import Callable
 from enum import Enum, auto
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 import anyio.lowlevel
 
@@ -28,6 +28,9 @@ from hearth.host_port import authority
 from hearth.proxy.background import Job
 from hearth.proxy.wire.deadlines import NEVER, PERIOD_S, Deadlines
 from hearth.proxy.wire.upstream_connection import UpstreamConnection
+
+if TYPE_CHECKING:
+    from hearth.proxy.wire.exchange import Exchange
 
 logger = logging.getLogger(__name__)
 
@@ -50,22 +53,6 @@ _EXHAUSTED = frozenset(
 Address = tuple[str, int]
 
 
-class Caller(Protocol):
-    """Who wants a connection."""
-
-    def connected(self, connection: UpstreamConnection) -> None:
-        """Here it is; called within `acquire`, where one is idle."""
-        ...
-
-    def unreachable(self) -> None:
-        """There is none to be had."""
-        ...
-
-    def exhausted(self) -> None:
-        """There is none to be had, and the address is not to blame."""
-        ...
-
-
 class AfterStream(Enum):
     """What an address does with a connection after a stream of events."""
 
@@ -84,7 +71,7 @@ class _Address:
         self.open = 0
         """Connections, whatever they do."""
         self.idle: list[UpstreamConnection] = []
-        self.waiting: dict[Caller, bool] = {}
+        self.waiting: dict[Exchange, bool] = {}
         """Callers in order; whether each wants a connection that carried nothing before."""
         self.dialing = 0
 
@@ -115,8 +102,9 @@ class UpstreamPool:
         self._idle_look_at = NEVER
         self.deadline = NEVER
 
-    def acquire(self, address: Address, caller: Caller, *, fresh: bool = False) -> None:
-        """Exactly one of the caller's methods is called, unless it leaves before."""
+    def acquire(self, address: Address, caller: "Exchange", *, fresh: bool = False) -> None:
+        """Exactly one of `connected` (at once, where one is idle), `unreachable` and `exhausted` is
+        called, unless the caller leaves before."""
         entry = self._addresses.get(address) or self._add(address)
         if not fresh:
             connection = self._idle(entry)
@@ -128,7 +116,7 @@ class UpstreamPool:
             entry.dialing += 1
             self._spawn(lambda: self._dial(address, entry))
 
-    def cancel(self, address: Address, caller: Caller) -> None:
+    def cancel(self, address: Address, caller: "Exchange") -> None:
         """Its request is over: a connection that comes for it stays for the next one."""
         entry = self._addresses.get(address)
         if entry is not None:

@@ -6,7 +6,7 @@ from dataclasses import replace
 import anyio
 import pytest
 
-from hearth.proxy.wire.connection_state import ConnectionState
+from hearth.proxy.wire.states import ConnectionState
 from tests.proxy import backend
 from tests.proxy.backend import completion
 from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, SHARED, STREAM, Raw, pod, stage

@@ -20,8 +20,8 @@ from hearth.proxy.gateway import Gateway
 from hearth.proxy.routing.hosts import HostTable
 from hearth.proxy.routing.upstream_models import Model
 from hearth.proxy.wire.client_connection import ClientConnection
-from hearth.proxy.wire.connection_state import ConnectionState
-from hearth.proxy.wire.shared import Running
+from hearth.proxy.wire.exchange import Exchange
+from hearth.proxy.wire.states import ConnectionState
 from hearth.proxy.wire.upstream_connection import UpstreamConnection
 from hearth.routes import Backend, ColdStart, KeyRef, Route, RouteTable
 from tests.proxy.stage import CHAT, HOST, KEY, SHARED, Record
@@ -395,7 +395,7 @@ def script(seed: int, steps: int = 30) -> list[Step]:
 _DATE = re.compile(rb"\r\n(?:Date|(?:X-)?Request-Id): [^\r\n]*")
 
 
-class InOrder(set[Running]):
+class InOrder(set[Exchange]):
     """Requests in the order of their clients: what ends several at once ends them in the same
     order on both ways."""
 
@@ -403,7 +403,7 @@ class InOrder(set[Running]):
         super().__init__()
         self._clients = clients
 
-    def __iter__(self) -> Iterator[Running]:
+    def __iter__(self) -> Iterator[Exchange]:
         places = {id(client.front): place for place, client in enumerate(self._clients)}
         return iter(sorted(super().__iter__(), key=lambda one: places.get(id(one._client), -1)))
 

@@ -9,8 +9,9 @@ from contextlib import asynccontextmanager, suppress
 import anyio
 import anyio.lowlevel
 import pytest
+from aiohttp import http_exceptions
 
-from hearth.proxy.wire import head_parser
+from hearth.proxy.wire import aiohttp_bridge, head_parser
 from hearth.proxy.wire.framing import ChunkedBody, FramingError, LengthBody
 from hearth.proxy.wire.request import Request
 from hearth.proxy.wire.states import ExchangeState
@@ -389,3 +390,21 @@ async def test_a_defect_before_the_body_is_told_and_counted_once(monkeypatch, ca
         assert s.gateway.buffered_bytes == 0
         assert not s.gateway._parts.running
     assert "a defect" in caplog.text
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        None,
+        ValueError("x"),
+        http_exceptions.BadHttpMessage(""),
+        http_exceptions.BadHttpMessage("b'sk-secret'\n  ^"),
+    ],
+)
+def test_what_has_no_reason(error):
+    assert aiohttp_bridge.parse_error(error).message == "The request is not well-formed HTTP."
+
+
+def test_what_the_client_sent_is_not_repeated():
+    error = http_exceptions.BadHttpMessage("Invalid header token:\n\n  b'sk-secret'\n  ^")
+    assert "secret" not in aiohttp_bridge.parse_error(error).message

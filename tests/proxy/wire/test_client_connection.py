@@ -5,6 +5,7 @@ import json
 import resource
 import sys
 from dataclasses import replace
+from typing import cast
 
 import anyio
 import anyio.abc
@@ -13,6 +14,7 @@ import pytest
 from anyio.streams.buffered import BufferedByteReceiveStream
 
 from hearth.proxy.wire import client_transport
+from hearth.proxy.wire.aiohttp_bridge import BridgeConnection
 from hearth.proxy.wire.deadlines import NEVER
 from hearth.proxy.wire.framing import chunk
 from hearth.routes import KeyRef
@@ -130,7 +132,8 @@ async def test_field_case_107_an_idle_connection_outlives_that_of_a_load_balance
                 await anyio.lowlevel.checkpoint()
             sweep = s.gateway._parts.deadlines
             assert front.deadline - sweep.time() > 600
-            assert front._web()._keepalive_timeout == CONFIG.client_keepalive_s
+            application = cast(BridgeConnection, front._web())
+            assert application._keepalive_timeout == CONFIG.client_keepalive_s
 
 
 async def test_field_case_107_where_connections_are_too_many_an_idle_one_makes_room():

@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from hearth.proxy.errors import Dialect
 from hearth.proxy.wire.framing import (
     LAST_CHUNK,
     ChunkedBody,
@@ -12,6 +13,7 @@ from hearth.proxy.wire.framing import (
     LengthBody,
     chunk,
 )
+from hearth.proxy.wire.stream_end import StreamEnd
 
 CONTENT = (b"x" * 200, b"hello", b"a", b"data: [DONE]\n\n", b"y" * 70_000)
 WIRE = (
@@ -155,12 +157,12 @@ def test_a_body_that_ends_with_its_connection():
     assert (body.ended, body.tail) == (False, b"x" * 64)
 
 
-class Noted:
+class Noted(StreamEnd):
     """Remembers what it was shown."""
 
-    marks: tuple[bytes, ...] = (b"stop",)
-
     def __init__(self) -> None:
+        super().__init__(Dialect.COMPLETIONS)
+        self.marks = (b"stop",)
         self.data: list[bytes] = []
 
     def note(self, data: bytes) -> None:

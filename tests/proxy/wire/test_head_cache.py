@@ -170,7 +170,7 @@ def test_an_answers_head_as_the_client_is_told_it():
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n"
             b"Date: x\r\nServer: hearth\r\nVary: Origin\r\n\r\n" % size
         )
-    assert (kind.status, kind.outcome, kind.keep_alive) == (200, Outcome.OK, True)
+    assert (kind.status, kind.outcome, kind.close) == (200, Outcome.OK, False)
 
 
 def test_the_last_answer_says_so():
@@ -231,7 +231,7 @@ def test_a_flood_of_answers_is_forgotten_again():
 def test_an_answer_that_closes_its_connection_is_not_used_again():
     found = answers().find((ANSWER % 2).replace(b"Date: x", b"Connection: close"))
     assert found is not None
-    assert not found[0].keep_alive
+    assert found[0].close
     assert b"close" not in found[0].after
 
 

@@ -223,7 +223,7 @@ def test_an_answer_without_a_length_may_be_empty():
 
 
 @pytest.mark.parametrize(
-    ("untaken", "reused", "following"),
+    ("undelivered", "reused", "following"),
     [
         (False, False, response_relay.AfterLoss.FAIL),
         (False, True, response_relay.AfterLoss.FAIL),
@@ -231,8 +231,8 @@ def test_an_answer_without_a_length_may_be_empty():
         (True, False, response_relay.AfterLoss.WAIT),
     ],
 )
-def test_only_what_nobody_can_have_processed_goes_again(untaken, reused, following):
-    assert response_relay.after_loss(untaken=untaken, reused=reused) is following
+def test_only_what_nobody_can_have_processed_goes_again(undelivered, reused, following):
+    assert response_relay.after_loss(undelivered=undelivered, reused=reused) is following
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,30 @@
 """One connection to a backend, its bytes in a forced order."""
 
+import socket
+import struct
+import sys
+import threading
+from typing import cast
+
 import pytest
 
-from hearth.proxy.wire.upstream_connection import UpstreamConnection
+from hearth.proxy.wire import upstream_connection
+from hearth.proxy.wire.exchange import Exchange
+from hearth.proxy.wire.upstream_connection import (
+    TcpCounts,
+    UpstreamConnection,
+    is_undelivered,
+    read_tcp_counts,
+)
+from hearth.proxy.wire.upstream_pool import UpstreamPool
 from tests.proxy.wire.transports import Kernel, Transport
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
 
 
-class Home:
+class Pool:
+    """What a connection tells its pool."""
+
     def __init__(self) -> None:
         self.heard: list[str] = []
 
@@ -29,25 +45,25 @@ class Owner:
     def __init__(self, link: UpstreamConnection, act=None) -> None:
         self.link, self.act = link, act
         self.heard: list[object] = []
-        link.send(self, b"HEAD", (b"body",))
+        link.send(cast(Exchange, self), b"HEAD", (b"body",))
 
     def received(self, data: bytes) -> None:
         self.heard.append(data)
         if self.act == "raise":
             raise ValueError("a defect")
         if self.act == "finish":
-            self.link.finish(keep=True)
+            self.link.finish(close=False)
 
-    def upstream_closed(self, *, clean: bool, untaken: bool) -> None:
-        self.heard.append(("lost", clean, untaken))
+    def upstream_closed(self, *, clean: bool, undelivered: bool) -> None:
+        self.heard.append(("lost", clean, undelivered))
 
     def failed(self) -> None:
         self.heard.append("failed")
 
 
-def link() -> tuple[UpstreamConnection, Transport, Home]:
-    home = Home()
-    made, transport = UpstreamConnection(home, ("127.0.0.1", 1)), Transport()
+def link() -> tuple[UpstreamConnection, Transport, Pool]:
+    home = Pool()
+    made, transport = UpstreamConnection(cast(UpstreamPool, home), ("127.0.0.1", 1)), Transport()
     made.connection_made(transport)
     return made, transport, home
 
@@ -140,7 +156,7 @@ def test_a_defect_after_an_answer_does_not_cost_the_next_one_its_connection():
 
     class Late(Owner):
         def received(self, data: bytes) -> None:
-            self.link.finish(keep=True)
+            self.link.finish(close=False)
             self.next = Owner(self.link)
             raise ValueError("a defect")
 
@@ -157,7 +173,7 @@ def test_a_link_that_was_paused_reads_when_it_goes_home():
     Owner(made)
     made.data_received(HEAD)
     made.pause()
-    made.finish(keep=True)
+    made.finish(close=False)
     assert (transport.did, home.heard) == (["pause", "resume"], ["release"])
 
 
@@ -166,5 +182,111 @@ def test_after_its_end_everything_is_harmless():
     made.connection_lost(None)
     for act in (made.pause, made.resume, made.abort, made.close):
         act()
-    made.finish(keep=True)
+    made.finish(close=False)
     assert home.heard == ["ended"]
+
+
+# What Linux counts on a connection, whatever its end, and what follows from it
+
+REQUEST, RESPONSE = b"x" * 500, b"y" * 300
+BEFORE = 2 * len(REQUEST)
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="the kernel does not tell")
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "fin", "undelivered"),
+    [
+        # closed before the bytes came; reset before they were sent
+        (TcpCounts(sent=1500, acked=1000), 1000, True, True),
+        (TcpCounts(sent=1000, acked=1000), 1000, False, True),
+        (TcpCounts(sent=1000, acked=1000), 1000, True, True),
+        (TcpCounts(sent=0, acked=0), 0, False, True),
+        # closed, killed or reset with it
+        (TcpCounts(sent=1500, acked=1500), 1000, True, False),
+        (TcpCounts(sent=1500, acked=1500), 1000, False, False),
+        (TcpCounts(sent=1500, acked=1000), 1000, False, False),
+        (TcpCounts(sent=1500, acked=1200), 1000, True, False),
+        # counts that cannot be
+        (TcpCounts(sent=0, acked=-1), 0, True, False),
+        (TcpCounts(sent=0, acked=-1), 1000, True, False),
+        (None, 0, True, False),
+    ],
+)
+def test_what_cannot_have_run(found, before, fin, undelivered):
+    assert is_undelivered(found, before=before, fin=fin) is undelivered
+
+
+def kernel(**counts: int) -> socket.socket:
+    return cast(socket.socket, Kernel(**counts))
+
+
+def test_a_platform_that_does_not_tell(monkeypatch):
+    assert read_tcp_counts(None) is None
+    assert read_tcp_counts(kernel(sent=1, acked=1, size=192)) is None
+    with socket.socket() as closed:
+        pass
+    assert read_tcp_counts(closed) is None
+    monkeypatch.setattr(upstream_connection, "_TCP_INFO", None)
+    assert read_tcp_counts(kernel(sent=1, acked=1)) is None
+
+
+def reset(sock: socket.socket) -> None:
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    sock.close()
+
+
+def third(sock: socket.socket, listener: socket.socket) -> None:
+    """Two requests are answered: acknowledgements are delayed from then on."""
+    listener.close()
+    for _ in range(2):
+        sock.recv(65536)
+        sock.sendall(RESPONSE)
+
+
+def engine(listener: socket.socket, way: str, closed: threading.Event) -> None:
+    sock, _ = listener.accept()
+    third(sock, listener)
+    if way.startswith("read"):
+        assert sock.recv(65536) == REQUEST
+    elif way.startswith("half"):
+        sock.recv(10)
+    if way.endswith("close"):
+        sock.close()
+    elif way.endswith("reset"):
+        reset(sock)
+    closed.set()
+
+
+@linux
+@pytest.mark.parametrize(
+    ("way", "undelivered"),
+    [
+        ("idle, close", True), ("idle, reset", True),
+        ("read, close", False), ("read, reset", False),
+        ("half, close", False), ("half, reset", False),
+    ],
+)  # fmt: skip
+def test_what_the_kernel_counts(way, undelivered):
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        closed = threading.Event()
+        thread = threading.Thread(target=engine, args=(listener, way, closed), daemon=True)
+        address = listener.getsockname()
+        thread.start()
+        with socket.create_connection(address) as sock:
+            assert read_tcp_counts(sock) == TcpCounts(sent=0, acked=0)
+            for _ in range(2):
+                sock.sendall(REQUEST)
+                assert sock.recv(65536) == RESPONSE
+            if way.startswith("idle"):
+                closed.wait()
+            fin = False
+            try:
+                sock.sendall(REQUEST)
+                fin = sock.recv(65536) == b""
+            except ConnectionResetError:
+                pass
+            assert is_undelivered(read_tcp_counts(sock), before=BEFORE, fin=fin) is undelivered
+        thread.join()

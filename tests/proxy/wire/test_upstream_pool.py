@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import anyio
 import anyio.lowlevel
@@ -17,7 +17,8 @@ import pytest
 from hearth.proxy.background import BackgroundTasks
 from hearth.proxy.wire import head_parser
 from hearth.proxy.wire import upstream_pool as pools
-from hearth.proxy.wire.deadlines import Deadlines
+from hearth.proxy.wire.deadlines import NEVER, Deadlines
+from hearth.proxy.wire.exchange import Exchange
 from hearth.proxy.wire.head_parser import ResponseHead
 from hearth.proxy.wire.upstream_connection import UpstreamConnection
 from hearth.proxy.wire.upstream_pool import UpstreamPool
@@ -47,7 +48,8 @@ class Caller:
         self.data = b""
         self.changed = anyio.Event()
         self.link: UpstreamConnection | None = None
-        pool.acquire(address, self, fresh=fresh)
+        self.exchange = cast(Exchange, self)
+        pool.acquire(address, self.exchange, fresh=fresh)
 
     def _tell(self, what: str) -> None:
         self.heard.append(what)
@@ -57,7 +59,7 @@ class Caller:
     def connected(self, link: UpstreamConnection) -> None:
         self.link = link
         self._tell("reused" if link.reused else "made")
-        link.send(self, CALL, ())
+        link.send(self.exchange, CALL, ())
 
     def unreachable(self) -> None:
         self._tell("unreachable")
@@ -74,11 +76,11 @@ class Caller:
         else:
             self.data += data
         if self.data.endswith(b"}") and self.link is not None:
-            self.link.finish(keep=True, stream=self.stream)
+            self.link.finish(close=False, stream=self.stream)
             self._tell("whole")
 
-    def upstream_closed(self, *, clean: bool, untaken: bool) -> None:
-        self._tell("lost, untaken" if untaken else "lost")
+    def upstream_closed(self, *, clean: bool, undelivered: bool) -> None:
+        self._tell("lost, undelivered" if undelivered else "lost")
 
     def failed(self) -> None:
         self._tell("failed")
@@ -408,7 +410,7 @@ async def test_nothing_is_remembered_of_addresses_without_connections():
         assert set(p._addresses) == {address, ("127.0.0.1", 1)}
         look(p, later_s=60)
         assert p._addresses == {}
-        assert p.deadline == pools.NEVER
+        assert p.deadline == NEVER
 
 
 async def test_the_timer_ends_a_rest_by_itself():

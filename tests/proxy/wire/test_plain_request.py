@@ -1,18 +1,32 @@
 """What needs no closer look, and begins in the read that it came with."""
 
+import asyncio
 import json
 from dataclasses import replace
-from typing import Any
 
 import anyio
 import pytest
 
 from hearth.proxy.wire import header_rules
+from hearth.proxy.wire.client_connection import ClientConnection
 from hearth.proxy.wire.exchange import Exchange
-from hearth.proxy.wire.fast_path import take
+from hearth.proxy.wire.plain_request import take
 from hearth.routes import KeyRef
 from tests.proxy import backend
-from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, STREAM, Raw, asleep, pod, stage
+from tests.proxy.stage import (
+    BODY,
+    CHAT,
+    CONFIG,
+    HOST,
+    KEY,
+    STREAM,
+    Raw,
+    Stage,
+    asleep,
+    pod,
+    stage,
+)
+from tests.proxy.wire.transports import Transport
 
 DATA = json.dumps(BODY).encode()
 
@@ -23,21 +37,12 @@ def request(body=BODY, *, host: str = HOST, fields: bytes = b"", cut: int | None
     return (head + fields + b"\r\n" + data)[:cut]
 
 
-class Somebody:
-    """A client as `take` knows it."""
-
-    template = None
-
-    def address(self) -> bytes:
-        return b"1.2.3.4"
-
-    def write(self, data: bytes) -> None: ...
-    def response_done(self, *, keep: bool) -> None: ...
-    def abort(self) -> None: ...
-
-
-def somebody() -> Any:
-    return Somebody()
+def begin(s: Stage, data: bytes) -> Exchange | int:
+    """The exchange of a client that sent `data`, where it is a plain request."""
+    client = ClientConnection(s.gateway._parts, asyncio.Protocol)
+    client.transport.open(Transport())
+    taken = take(s.gateway._parts, client, data)
+    return taken if isinstance(taken, int) else Exchange(s.gateway._parts, client, taken)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +60,7 @@ def somebody() -> Any:
 async def test_a_request_to_a_sleeping_service(data, found):
     async with stage() as s:
         s.put()
-        taken = take(s.gateway._parts, somebody(), data)
+        taken = begin(s, data)
         assert taken == found if isinstance(found, int) else isinstance(taken, found)
         assert asleep(s)
         if isinstance(taken, Exchange):
@@ -69,7 +74,7 @@ async def test_a_request_to_a_sleeping_service(data, found):
 async def test_a_request_to_one_that_runs_goes_the_short_way():
     async with backend.running() as server, stage() as s:
         s.put(pod(server))
-        taken = take(s.gateway._parts, somebody(), request())
+        taken = begin(s, request())
         assert isinstance(taken, Exchange)
         assert taken.slot is not None
         taken.cut()
@@ -78,9 +83,9 @@ async def test_a_request_to_one_that_runs_goes_the_short_way():
 async def test_whoever_has_no_key_or_no_room_is_looked_at_closely():
     async with stage(replace(CONFIG, body_budget_bytes=len(DATA) - 1)) as s:
         s.put()
-        assert take(s.gateway._parts, somebody(), request()) == 0
+        assert begin(s, request()) == 0
         s.put(authentication=KeyRef(secret="keys", key="api"))
-        assert take(s.gateway._parts, somebody(), request()) == 0
+        assert begin(s, request()) == 0
         assert asleep(s)
         assert s.gateway.buffered_bytes == 0
 

@@ -13,7 +13,7 @@ import anyio.lowlevel
 import pytest
 
 from hearth.proxy.wire.client_connection import ClientConnection
-from hearth.proxy.wire.connection_state import TRANSITIONS, ConnectionState
+from hearth.proxy.wire.states import TRANSITIONS, ConnectionState
 from hearth.routes import KeyRef
 from tests import hanging
 from tests.proxy.stage import BODY, CHAT, CONFIG, HOST, KEY, Stage, stage
