@@ -331,7 +331,7 @@ class _HttpServer(web.Server):
             keepalive_timeout=self._parts.config.client_keepalive_s,
             max_line_size=_FIELD_BYTES,
             max_field_size=_FIELD_BYTES,
-            parts=self._parts,
+            shared=self._parts,
         )
 
 
@@ -351,7 +351,7 @@ class _Connection(BridgeConnection):
             return super().handle_error(request, status, exc, message)
         problem = aiohttp_bridge.parse_error(exc)
         body = errors.body(errors.envelope(problem))
-        request_id = self._parts.request_ids.make()
+        request_id = self._shared.request_ids.make()
         response = web.Response(
             status=problem.status,
             body=body,
@@ -363,7 +363,7 @@ class _Connection(BridgeConnection):
             },
         )
         response.force_close()
-        observer = self._parts.observer
+        observer = self._shared.observer
         observer.rejected(None, reason=problem.code)
         details = RequestDetails(request_id=request_id, body_bytes=len(body))
         observer.finished(

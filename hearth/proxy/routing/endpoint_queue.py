@@ -121,33 +121,33 @@ class EndpointQueue:
             )
         self._on_change(route.key)
 
-    def begin_waiting(self, route: Route, *, passive: bool) -> None:
+    def begin_waiting(self, route: Route, *, is_demand: bool) -> None:
         """A request has no slot: see to it that there will be one.
 
-        `passive`: it starts nothing.  Raises what is answered at once.
+        One that is no demand starts nothing.  Raises what a client hears at once.
         """
         decision = self.decide(route)
-        if passive and not isinstance(decision, admission.Wait | admission.Refuse):
+        if not is_demand and not isinstance(decision, admission.Wait | admission.Refuse):
             raise self.starts_nothing(route.key)
         match decision:
             case admission.Hold():
                 self.begin_activation(route)
             case admission.Reject(problem):
                 self.begin_activation(route)
-                raise self.told_to_retry(route.key, problem)
+                raise self.promise_retry(route.key, problem)
             case admission.Refuse(problem):
                 raise problem
             case _:
                 pass
 
     def starts_nothing(self, key: ServiceKey) -> GatewayError:
-        """What a passive request hears for which there is no endpoint, or no free one."""
+        """What a request that is no demand hears for which there is no endpoint, or no free one."""
         if self._endpoints.usable(key):
             return error_messages.all_busy(key)
         retry_after_s = self.retry_after_s(key) if self.is_wanted(key) else None
         return error_messages.not_an_inference_request(key, retry_after_s)
 
-    def told_to_retry(self, key: ServiceKey, problem: GatewayError) -> GatewayError:
+    def promise_retry(self, key: ServiceKey, problem: GatewayError) -> GatewayError:
         """`problem`, which a client is told.  Where it says when to come again to a service that
         starts, that stays wanted until then, and a moment longer, ready or not."""
         if problem.retry_after_s is not None and ERROR_STATUSES[problem.code].starting:

@@ -32,7 +32,7 @@ class BridgeClient:
         """Whether the connection ends with the response."""
 
     def write(self, data: bytes) -> None:
-        """Bytes of the answer."""
+        """Bytes of the response."""
         if self._transport is not None:
             self._transport.write(data)
 
@@ -52,12 +52,12 @@ class BridgeClient:
         self._done.set()
 
     async def wait_done(self) -> None:
-        """Wait for the end of the answer."""
+        """Wait for the end of the response."""
         await self._done.wait()
 
 
 class AlreadySent(web.StreamResponse):
-    """Stands for an answer that was written already."""
+    """Stands for a response that was written already."""
 
     def __init__(self, *, close: bool) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class AlreadySent(web.StreamResponse):
 
 
 class BridgeRequest(web.BaseRequest):
-    """A request whose answer is in our version of HTTP, not in whatever the client names."""
+    """A request whose response is in our version of HTTP, not in whatever the client names."""
 
     @property
     def claimed(self) -> HttpVersion:
@@ -84,7 +84,7 @@ class BridgeRequest(web.BaseRequest):
 
     @property
     def version(self) -> HttpVersion:
-        """That of the answer: aiohttp writes it so."""
+        """That of the response: aiohttp writes it so."""
         # Its stand-in for what it could not read says 1.0, and has this method that no client can.
         old = self._message.version == HttpVersion10 and self.method != "UNKNOWN"
         return HttpVersion10 if old else HttpVersion11
@@ -124,18 +124,18 @@ def parse_error(error: BaseException | None) -> GatewayError:
 
 
 async def serve(
-    parts: Shared, request: web.BaseRequest, asked: head_parser.RequestHead
+    shared: Shared, request: web.BaseRequest, asked: head_parser.RequestHead
 ) -> AlreadySent:
-    """Answer one request; what goes wrong is told to the client."""
-    guest = BridgeClient(request)
+    """Serve one request; what goes wrong is told to the client."""
+    client = BridgeClient(request)
     peer = client_transport.format_address(request.remote or "unknown")
-    own = Request(parts, asked, peer=peer, scheme=request.scheme.encode())
-    exchange = Exchange(parts, guest, own)
-    guest.exchange = exchange
-    held = body_budget.BufferedBody(parts.budget)
-    place = request.protocol
-    if isinstance(place, BridgeConnection):
-        place.attach(guest)
+    own = Request(shared, asked, peer=peer, scheme=request.scheme.encode())
+    exchange = Exchange(shared, client, own)
+    client.exchange = exchange
+    held = body_budget.BufferedBody(shared.budget)
+    connection = request.protocol
+    if isinstance(connection, BridgeConnection):
+        connection.attach(client)
     try:
         try:
             if not own.check_head():
@@ -143,8 +143,8 @@ async def serve(
             await body_budget.read(
                 request,
                 held,
-                limit_bytes=parts.config.body_limit_bytes,
-                idle_s=parts.config.upload_idle_s,
+                limit_bytes=shared.config.body_limit_bytes,
+                idle_s=shared.config.upload_idle_s,
             )
         except GatewayError as problem:
             held.drop()
@@ -157,24 +157,24 @@ async def serve(
             exchange.internal_error()
         else:
             exchange.start(held)
-        await guest.wait_done()
+        await client.wait_done()
     finally:
         # Cancelled with the connection, or by a client that left while it sent.
         exchange.gone()
         held.drop()
-        if isinstance(place, BridgeConnection):
-            place.attach(None)
-    return AlreadySent(close=guest.close)
+        if isinstance(connection, BridgeConnection):
+            connection.attach(None)
+    return AlreadySent(close=client.close)
 
 
 class BridgeConnection(web.RequestHandler):
-    """One client connection of the application, which tells a guest when it must not write."""
+    """One client connection of the application; its flow control reaches the exchange."""
 
-    __slots__ = ("_client", "_idle_until", "_parts", "_writing_paused")
+    __slots__ = ("_client", "_idle_until", "_shared", "_writing_paused")
 
-    def __init__(self, *args: Any, parts: Shared, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, shared: Shared, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._parts = parts
+        self._shared = shared
         self._writing_paused = False
         self._client: BridgeClient | None = None
         self._idle_until = NEVER  # it comes with a request
@@ -185,14 +185,14 @@ class BridgeConnection(web.RequestHandler):
 
     def rest(self) -> None:
         """Its response is made."""
-        self._idle_until = self._parts.deadlines.time() + self._parts.config.client_keepalive_s
+        self._idle_until = self._shared.deadlines.time() + self._shared.config.client_keepalive_s
 
     def idle_until(self) -> float:
         """When it is closed, if no request comes; NEVER while it is in use."""
         return self._idle_until
 
     def drain(self) -> None:
-        """Close it now if it is idle, else with its answer."""
+        """Close it now if it is idle, else with its response."""
         if self._idle_until is NEVER:
             self.close()
         else:
@@ -200,18 +200,18 @@ class BridgeConnection(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._parts.bridged.add(self)
+        self._shared.bridged.add(self)
 
-    def attach(self, guest: BridgeClient | None) -> None:
+    def attach(self, client: BridgeClient | None) -> None:
         """Who writes on it from now on."""
-        self._client = guest
-        if guest is not None and guest.exchange is not None and self._writing_paused:
-            guest.exchange.pause()
+        self._client = client
+        if client is not None and client.exchange is not None and self._writing_paused:
+            client.exchange.pause()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         super().connection_lost(exc)
-        self._parts.bridged.discard(self)
-        self._parts.clients.closed()
+        self._shared.bridged.discard(self)
+        self._shared.clients.closed()
 
     def pause_writing(self) -> None:
         super().pause_writing()

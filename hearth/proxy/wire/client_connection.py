@@ -44,7 +44,7 @@ class ClientConnection(asyncio.Protocol):
         "close_after_response",
         "deadline",
         "exchange",
-        "parts",
+        "shared",
         "small_body_bytes",
         "state",
         "template",
@@ -52,9 +52,9 @@ class ClientConnection(asyncio.Protocol):
         "writing_paused",
     )
 
-    def __init__(self, parts: Shared, web: Callable[[], asyncio.Protocol]) -> None:
+    def __init__(self, shared: Shared, web: Callable[[], asyncio.Protocol]) -> None:
         """`web`: makes the protocol of the aiohttp application."""
-        self.parts = parts
+        self.shared = shared
         self._web = web
         self.transport = ClientTransport()
         self.state = ConnectionState.IDLE
@@ -77,19 +77,19 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport.open(transport)
-        parts = self.parts
-        parts.deadlines.add(self)
-        parts.connections.add(self)
+        shared = self.shared
+        shared.deadlines.add(self)
+        shared.connections.add(self)
         self._rest()
-        if parts.clients.opened() or client_limit.displace(
-            parts.connections, parts.bridged, except_for=self, latest=self.deadline
+        if shared.clients.opened() or client_limit.displace(
+            shared.connections, shared.bridged, except_for=self, latest=self.deadline
         ):
             return
-        if parts.clients.takes(0):
+        if shared.clients.takes(0):
             self.state = ConnectionState.SURPLUS
-            self.deadline = parts.deadlines.time() + _SURPLUS_S
+            self.deadline = shared.deadlines.time() + _SURPLUS_S
         else:
-            parts.clients.rejected()
+            shared.clients.rejected()
             self._cut(rst=False)
 
     def data_received(self, data: bytes) -> None:
@@ -153,13 +153,13 @@ class ClientConnection(asyncio.Protocol):
             case ConnectionState.IDLE if not self.buffer:
                 self.close()
             case ConnectionState.IDLE | ConnectionState.HEAD:
-                self._reject(error_messages.body_timeout(self.parts.config.head_s))
+                self._reject(error_messages.body_timeout(self.shared.config.head_s))
             case ConnectionState.SMALL_BODY:
                 self.state = ConnectionState.IDLE
                 self._release_small_body()
                 self.advance()
             case ConnectionState.BODY:
-                self.refuse(error_messages.body_timeout(self.parts.config.upload_idle_s))
+                self.refuse(error_messages.body_timeout(self.shared.config.upload_idle_s))
             case ConnectionState.SURPLUS:
                 self._turn_away()
             case ConnectionState.CLOSING:
@@ -181,7 +181,7 @@ class ClientConnection(asyncio.Protocol):
             return
         if self.close_after_response or (self.buffer and close):
             self.linger()
-        elif close or self.parts.stopping:
+        elif close or self.shared.stopping:
             self.close()
         else:
             self.state = ConnectionState.IDLE
@@ -203,8 +203,8 @@ class ClientConnection(asyncio.Protocol):
         if waited:
             self._release_small_body()
         try:
-            taken = take(self.parts, self, data)
-            exchange = None if isinstance(taken, int) else Exchange(self.parts, self, taken)
+            taken = take(self.shared, self, data)
+            exchange = None if isinstance(taken, int) else Exchange(self.shared, self, taken)
         except Exception:
             logger.exception("fast path failed")
             self.abort()
@@ -217,19 +217,19 @@ class ClientConnection(asyncio.Protocol):
             exchange.run()
             return True
         assert isinstance(taken, int)
-        if not taken or not self.parts.budget.fits(max(taken, len(data))):
+        if not taken or not self.shared.budget.fits(max(taken, len(data))):
             self.state = ConnectionState.IDLE
             return False
-        self.parts.budget.reserve(len(data))
+        self.shared.budget.reserve(len(data))
         self.small_body_bytes = len(data)
         self.state = ConnectionState.SMALL_BODY
         if not waited:
-            self.deadline = self.parts.deadlines.time() + _SMALL_BODY_S
+            self.deadline = self.shared.deadlines.time() + _SMALL_BODY_S
         return True
 
     def _release_small_body(self) -> None:
         size, self.small_body_bytes = self.small_body_bytes, 0
-        self.parts.budget.release(size)
+        self.shared.budget.release(size)
 
     def advance(self) -> None:
         """Understand what is in the buffer."""
@@ -261,7 +261,7 @@ class ClientConnection(asyncio.Protocol):
                 # Not renewed by further bytes: a head has so long, however it trickles.
                 if self.state is not ConnectionState.HEAD:
                     self.state = ConnectionState.HEAD
-                    self.deadline = self.parts.deadlines.time() + self.parts.config.head_s
+                    self.deadline = self.shared.deadlines.time() + self.shared.config.head_s
             case FirstBytes.OTHER:
                 self._hand_over()
             case GatewayError() as problem:
@@ -273,18 +273,18 @@ class ClientConnection(asyncio.Protocol):
         return False
 
     def _admit(self, head: head_parser.RequestHead) -> None:
-        parts = self.parts
-        request = Request(parts, head, peer=self.address(), scheme=b"http")
-        self.exchange = Exchange(parts, self, request)
+        shared = self.shared
+        request = Request(shared, head, peer=self.address(), scheme=b"http")
+        self.exchange = Exchange(shared, self, request)
         self.state = ConnectionState.BODY
         try:
             passes = request.check_head()
             self.body = RequestBody(
                 head,
-                parts.budget,
-                limit_bytes=parts.config.body_limit_bytes,
-                idle_s=parts.config.upload_idle_s,
-                now=parts.deadlines.time(),
+                shared.budget,
+                limit_bytes=shared.config.body_limit_bytes,
+                idle_s=shared.config.upload_idle_s,
+                now=shared.deadlines.time(),
             )
         except GatewayError as problem:
             self.refuse(problem, head)
@@ -296,7 +296,7 @@ class ClientConnection(asyncio.Protocol):
         self.deadline = NEVER
         self.transport.pause_reading()
         exchange = self.exchange
-        parts.spawn(lambda: self._authenticate(exchange, request))
+        shared.spawn(lambda: self._authenticate(exchange, request))
 
     async def _authenticate(self, exchange: Exchange, request: Request) -> None:
         problem = None
@@ -358,10 +358,10 @@ class ClientConnection(asyncio.Protocol):
     def _progressed(self) -> None:
         """The client may go on for a while."""
         if self.body is not None:
-            self.deadline = self.body.deadline(self.parts.deadlines.time())
+            self.deadline = self.body.deadline(self.shared.deadlines.time())
 
     def refuse(self, problem: GatewayError, head: head_parser.RequestHead | None = None) -> None:
-        """Answer the request whose body is not here yet, or not all of it."""
+        """Reject the request whose body is not here yet, or not all of it."""
         exchange = self.exchange
         if exchange is None:
             return
@@ -376,28 +376,28 @@ class ClientConnection(asyncio.Protocol):
         exchange.fail(problem)
 
     def _turn_away(self) -> None:
-        """Answer a connection that is one too many."""
+        """Reject a connection that is one too many."""
         self.state = ConnectionState.IDLE
         if client_limit.is_probe(self.buffer):
             self.advance()
             return
-        self.parts.clients.rejected()
+        self.shared.clients.rejected()
         self._reject(error_messages.too_many_connections())
 
     def _reject(self, problem: GatewayError) -> None:
-        """Answer what is no request."""
-        first_bytes.reject(self.parts, self.transport.write, problem)
+        """Reject what is no request."""
+        first_bytes.reject(self.shared, self.transport.write, problem)
         self.linger()
 
     def _rest(self) -> None:
-        self.deadline = self.parts.deadlines.time() + self.parts.config.client_keepalive_s
+        self.deadline = self.shared.deadlines.time() + self.shared.config.client_keepalive_s
 
     def linger(self) -> None:
         """Close when the client does: at once, what it still sends would destroy the response."""
         self._drop_all()
         self.state = ConnectionState.CLOSING
         if not self.transport.gone:
-            self.deadline = self.parts.deadlines.time() + _LINGER_S
+            self.deadline = self.shared.deadlines.time() + _LINGER_S
             self.transport.read_by(self)
             self.transport.resume_reading()
             self.transport.half_close()
@@ -406,7 +406,7 @@ class ClientConnection(asyncio.Protocol):
         """Close once the client has taken everything, or has had the time to."""
         self.state = ConnectionState.CLOSING
         if not self.transport.gone:
-            self.deadline = self.parts.deadlines.time() + self.parts.config.client_stall_s
+            self.deadline = self.shared.deadlines.time() + self.shared.config.client_stall_s
             self.transport.close()
 
     def _cut(self, *, rst: bool) -> None:
@@ -419,7 +419,7 @@ class ClientConnection(asyncio.Protocol):
         data, there = self.buffer, not self.transport.gone
         self._release()
         if there:
-            self.parts.clients.opened()  # and closed by the protocol that has it now
+            self.shared.clients.opened()  # and closed by the protocol that has it now
             paused = self.writing_paused
             self.transport.hand_over(self._web(), data=data, writing_paused=paused)
 
@@ -427,11 +427,11 @@ class ClientConnection(asyncio.Protocol):
         """What the gateway knows of the connection, before its transport is given up."""
         self._drop_all()
         self.state = ConnectionState.CLOSING
-        self.parts.deadlines.remove(self)
-        self.parts.connections.discard(self)
-        self.parts.changed()
+        self.shared.deadlines.remove(self)
+        self.shared.connections.discard(self)
+        self.shared.changed()
         if not self.transport.gone:
-            self.parts.clients.closed()
+            self.shared.clients.closed()
 
     def _drop_all(self) -> None:
         """Nothing that was read is needed."""

@@ -44,7 +44,7 @@ _BACKOFF_S = 0.25
 """First pause before a backend that says it is still loading is asked again; doubles."""
 _LONGEST_BACKOFF_S = 2.0
 _AT_ONCE = (Availability.USABLE, Availability.PROBED)
-"""Where an endpoint may answer within milliseconds: an early 200 would cost its own status."""
+"""Where an endpoint may respond within milliseconds: an early 200 would cost its own status."""
 
 _P = ParamSpec("_P")
 
@@ -79,12 +79,12 @@ class Exchange:
         "_endpoint",
         "_first_byte_at",
         "_head_counted",
-        "_parts",
         "_plain",
         "_raw",
         "_relay",
         "_request",
         "_response",
+        "_shared",
         "_slot_at",
         "_stamp",
         "_written",
@@ -95,7 +95,7 @@ class Exchange:
         "heartbeat_at",
         "heartbeat_s",
         "idle_s",
-        "passive",
+        "is_demand",
         "paused",
         "service",
         "slot",
@@ -108,27 +108,28 @@ class Exchange:
         "write",
     )
 
-    def __init__(self, parts: Shared, client: Client, asked: Request | PlainRequest) -> None:
+    def __init__(self, shared: Shared, client: Client, asked: Request | PlainRequest) -> None:
         """Of a `Request` the head has come, of a `PlainRequest` all."""
-        self._parts = parts
+        self._shared = shared
         self._client = client
         self.write = client.write
         self._written: BodyBytes | None = None
-        if parts.observer.detailed:
+        if shared.observer.detailed:
             self.write = self._written = BodyBytes(client.write)
         self._plain: PlainRequest | None = None
         self._request: Request | None = None
         self._response: ResponseWriter | None = None
-        self.stream = self.passive = False
+        self.stream = False
+        self.is_demand = True
         self._relay: ResponseRelay | None = None
         self._raw = b""
         """What came of the response, as long as its head is not whole."""
         self._head_counted = False
-        """Whether the endpoint was told to have answered."""
+        """Whether the balancer knows of the response."""
         self._client_gone = False
         self._backoff_s = _BACKOFF_S
         self._stamp = 0.0
-        """When the backend was last heard here, as the sweep knows it."""
+        """When the backend was last heard here, as the timer knows it."""
         self.state = ExchangeState.NEW
         self.demand_claim: DemandClaim | None = None
         self.slot: EndpointSlot | None = None
@@ -143,7 +144,7 @@ class Exchange:
         self.ticket = -1
         """Its number in the order of arrival; kept when it must wait again."""
         self.idle_s = 0.0
-        self.began_at = self._slot_at = self.activation_deadline = parts.deadlines.time()
+        self.began_at = self._slot_at = self.activation_deadline = shared.deadlines.time()
         """`activation_deadline`: until when it may wait for an endpoint."""
         self.state_deadline = self.heartbeat_at = self.deadline = self.heartbeat_s = NEVER
         if isinstance(asked, PlainRequest):
@@ -154,8 +155,8 @@ class Exchange:
                 self._take_slot(asked.slot, asked)
         else:
             self._request = asked
-            self._response = _response_to(asked.head, parts)
-        parts.running.add(self)
+            self._response = _response_to(asked.head, shared)
+        shared.running.add(self)
 
     # What only some exchanges need
 
@@ -164,7 +165,7 @@ class Exchange:
         """Of a plain one it is made on first use: when it must wait, or be sent again."""
         if self._request is None:
             assert self._plain is not None
-            self._request = self._plain.to_request(self._parts)
+            self._request = self._plain.to_request(self._shared)
         return self._request
 
     @property
@@ -172,7 +173,7 @@ class Exchange:
         """Of a plain one it is made on first use; from then on `received` parses what comes."""
         if self._response is None:
             assert self._plain is not None
-            self._response = _response_to(self._plain.template.head, self._parts)
+            self._response = _response_to(self._plain.template.head, self._shared)
         return self._response
 
     @property
@@ -191,7 +192,7 @@ class Exchange:
         if is_read and request.check_body():
             self._begin_with(request)
         else:
-            self._parts.spawn(lambda: self._prepare(request, is_read=is_read))
+            self._shared.spawn(lambda: self._prepare(request, is_read=is_read))
 
     async def _prepare(self, request: Request, *, is_read: bool) -> None:
         problem = None
@@ -217,13 +218,13 @@ class Exchange:
         self._begin_with(request)
 
     def _begin_with(self, request: Request) -> None:
-        if self._parts.stopping:
-            raise shutting_down(restarts_soon=self._parts.config.restarts_soon)
+        if self._shared.stopping:
+            raise shutting_down(restarts_soon=self._shared.config.restarts_soon)
         route = request.route()
         request.prepare(route)
         self.service = route.key
         self.stream = request.stream
-        self.passive = request.passive
+        self.is_demand = request.is_demand
         self._admit()
 
     def run(self) -> None:
@@ -235,21 +236,21 @@ class Exchange:
 
     @guarded
     def _admit(self) -> None:
-        parts, key = self._parts, self.service
+        shared, key = self._shared, self.service
         self.activation_deadline = self.began_at + _CHECK_S
-        if not self.passive:
+        if self.is_demand:
             route = self.request.route()
-            if not parts.endpoints.usable(key):
-                decision = parts.queue.decide(route)
+            if not shared.endpoints.usable(key):
+                decision = shared.queue.decide(route)
                 if isinstance(decision, admission.Refuse):
                     raise decision.problem
             self.activation_deadline = self.began_at + route.activation_timeout_s
             try:
-                self.demand_claim = parts.demand.admit(key, limit=route.max_queue)
+                self.demand_claim = shared.demand.admit(key, limit=route.max_queue)
             except QueueFull as error:
                 raise error_messages.queue_full(key, route.max_queue) from error
-        parts.deadlines.add(self)
-        slot = parts.queue.try_acquire(key)
+        shared.deadlines.add(self)
+        slot = shared.queue.try_acquire(key)
         if slot is None:
             self._wait_for_endpoint()
         else:
@@ -264,13 +265,13 @@ class Exchange:
         self.idle_s = route.idle_timeout_s
         self.activation_deadline = self.began_at + route.activation_timeout_s
         self.state_deadline = self.deadline = self.began_at + route.response_timeout_s
-        self._parts.deadlines.add(self)
+        self._shared.deadlines.add(self)
 
     def _wait_for_endpoint(self) -> None:
         """Wait, and see to it that there will be one."""
-        self._parts.queue.begin_waiting(self.request.route(), passive=self.passive)
+        self._shared.queue.begin_waiting(self.request.route(), is_demand=self.is_demand)
         self._slot_at = NEVER
-        activation = self._parts.queue
+        activation = self._shared.queue
         if not self.waited:
             self.waited = True
             self.ticket = activation.next_ticket()
@@ -286,39 +287,39 @@ class Exchange:
 
     def _show_life(self) -> None:
         self.heartbeat_s = self.request.route().heartbeat_s
-        self.heartbeat_at = self._parts.deadlines.time() + self.heartbeat_s
-        if self._parts.endpoints.availability(self.service) not in _AT_ONCE:
-            self.write(self.response.heartbeat(date=self._parts.deadlines.date()))
+        self.heartbeat_at = self._shared.deadlines.time() + self.heartbeat_s
+        if self._shared.endpoints.availability(self.service) not in _AT_ONCE:
+            self.write(self.response.heartbeat(date=self._shared.deadlines.date()))
 
     # The endpoint queue's side
 
     @guarded
-    def slot_granted(self, place: EndpointSlot) -> None:
+    def slot_granted(self, slot: EndpointSlot) -> None:
         """A slot is its own."""
-        self._use(place)
+        self._use(slot)
 
     @guarded
     def waiting_ended(self, problem: GatewayError) -> None:
         """Waiting has no use any more."""
-        queue = self._parts.queue
-        if self.passive:
+        queue = self._shared.queue
+        if not self.is_demand:
             raise queue.starts_nothing(self.service)
         if problem.code is ErrorCode.COLD_START:
             queue.begin_activation(self.request.route())
-        raise queue.told_to_retry(self.service, problem)
+        raise queue.promise_retry(self.service, problem)
 
     def _use(self, slot: EndpointSlot) -> None:
         self.slot = slot
         self._endpoint = slot.backend
-        request, parts, backend = self.request, self._parts, slot.backend
+        request, shared, backend = self.request, self._shared, slot.backend
         route = request.route()
         self.idle_s = route.idle_timeout_s
-        self._slot_at = parts.deadlines.time()
+        self._slot_at = shared.deadlines.time()
         self._enter(ExchangeState.RESOLVING, self._slot_at + route.response_timeout_s)
-        name = parts.models.upstream_name(self.service, backend, request.model)
-        known = parts.engine_keys.is_fresh(self.service.namespace, backend)
+        name = shared.models.upstream_name(self.service, backend, request.model)
+        known = shared.engine_keys.is_fresh(self.service.namespace, backend)
         if name is NotAsked.NOT_ASKED or not known:
-            parts.spawn(lambda: self._resolve(slot))
+            shared.spawn(lambda: self._resolve(slot))
             return
         request.rename_model(name)
         self._connect()
@@ -327,17 +328,17 @@ class Exchange:
         if self.slot is not slot:
             # The client left before this began.
             return
-        parts, request, backend, problem = self._parts, self.request, slot.backend, None
+        shared, request, backend, problem = self._shared, self.request, slot.backend, None
         namespace = self.service.namespace
         try:
-            await parts.engine_keys.refresh(namespace, backend)
+            await shared.engine_keys.refresh(namespace, backend)
             if (
-                parts.models.upstream_name(self.service, backend, request.model)
+                shared.models.upstream_name(self.service, backend, request.model)
                 is NotAsked.NOT_ASKED
             ):
-                token = parts.engine_keys.token(namespace, backend)
+                token = shared.engine_keys.token(namespace, backend)
                 own = f"Bearer {token}" if token else request.authorization
-                await parts.models.fetch(backend, own)
+                await shared.models.fetch(backend, own)
         except GatewayError as error:
             problem = error
         if self.state is ExchangeState.RESOLVING and self.slot is slot:
@@ -349,7 +350,7 @@ class Exchange:
             raise problem
         request = self.request
         request.rename_model(
-            self._parts.models.upstream_name(self.service, slot.backend, request.model)
+            self._shared.models.upstream_name(self.service, slot.backend, request.model)
         )
         self._connect()
 
@@ -357,26 +358,26 @@ class Exchange:
         self.state = ExchangeState.CONNECTING
         assert self.slot is not None
         backend = self.slot.backend
-        self._parts.pool.acquire((backend.host, backend.port), self, fresh=fresh)
+        self._shared.pool.acquire((backend.host, backend.port), self, fresh=fresh)
 
     # The pool's side
 
-    def connected(self, link: UpstreamConnection) -> None:
+    def connected(self, upstream: UpstreamConnection) -> None:
         """There is a connection to the endpoint."""
         assert self.slot is not None
-        self.upstream = link
+        self.upstream = upstream
         self.state = ExchangeState.AWAITING
         self._raw = b""
         backend, key = self.slot.backend, b""
         try:
             if backend.engine_key is not None:
-                key = self._parts.engine_keys.field_line(self.service.namespace, backend)
+                key = self._shared.engine_keys.field_line(self.service.namespace, backend)
             if self._request is None and self._plain is not None:
-                link.send(self, self._plain.upstream_bytes(link.host, key), ())
+                upstream.send(self, self._plain.upstream_bytes(upstream.host, key), ())
             else:
-                link.send(self, *self.request.upstream_bytes(backend, key))
+                upstream.send(self, *self.request.upstream_bytes(backend, key))
             if self.paused:
-                link.pause()
+                upstream.pause()
         except GatewayError as problem:
             self.fail(problem)
         except Exception:
@@ -388,8 +389,8 @@ class Exchange:
     def unreachable(self) -> None:
         """The endpoint takes no connection: nothing was sent."""
         assert self.slot is not None
-        self._parts.endpoints.connection_refused(self.service, self.slot.backend)
-        self._parts.observer.backend_failed(self.service, reason="unreachable")
+        self._shared.endpoints.connection_refused(self.service, self.slot.backend)
+        self._shared.observer.backend_failed(self.service, reason="unreachable")
         logger.info("endpoint refused", extra=self._names())
         self._give_up_endpoint()
         self._wait_for_endpoint()
@@ -436,11 +437,11 @@ class Exchange:
             self._relay_head(head, rest)
 
     def _relay_head(self, head: head_parser.ResponseHead, rest: bytes) -> None:
-        parts = self._parts
+        shared = self._shared
         assert self.slot is not None
         if head.status == 503 and self._loading(self.slot.backend.uid) and not _by_sidecar(head):
             self._give_up_endpoint()
-            self._enter(ExchangeState.BACKOFF, parts.deadlines.time() + self._backoff_s)
+            self._enter(ExchangeState.BACKOFF, shared.deadlines.time() + self._backoff_s)
             self._backoff_s = min(self._backoff_s * 2, _LONGEST_BACKOFF_S)
             return
         if head.status != 503:
@@ -450,7 +451,7 @@ class Exchange:
         if response.begun:
             self._note_id(head)
         if self.waited:
-            parts.observer.waited(self.service, seconds=self._slot_at - self.began_at)
+            shared.observer.waited(self.service, seconds=self._slot_at - self.began_at)
         self._relay = relay = ResponseRelay(head, response, must_end=self.stream)
         if not self.waited:
             # Shown at once: a client may want to see that its stream has begun.
@@ -462,7 +463,7 @@ class Exchange:
             self.write(out)
 
     def _relay_body(self, relay: ResponseRelay, data: bytes) -> None:
-        self._stamp = self._parts.deadlines.now
+        self._stamp = self._shared.deadlines.now
         if self.state is ExchangeState.AWAITING:
             self._first_byte(relay)
         out = relay.receive(data)
@@ -474,16 +475,16 @@ class Exchange:
         if relay.state is not RelayState.OPEN:
             self._judge(relay)
         elif self.upstream is not None and (body := relay.pass_through_body) is not None:
-            self.upstream.pass_through(body, self.write, self._parts.deadlines)
+            self.upstream.pass_through(body, self.write, self._shared.deadlines)
 
     @guarded
     def upstream_closed(self, *, clean: bool, undelivered: bool) -> None:
         """The connection to the endpoint ended; `clean`: not by an error.  `undelivered`: it cannot
         have had the request."""
-        link, self.upstream = self.upstream, None
+        upstream, self.upstream = self.upstream, None
         relay = self._relay
         if relay is None:
-            reused = link is not None and link.reused
+            reused = upstream is not None and upstream.reused
             match response_relay.after_loss(undelivered=undelivered, reused=reused):
                 case response_relay.AfterLoss.DIAL:
                     self._connect(fresh=True)
@@ -508,23 +509,23 @@ class Exchange:
         if not self._head_counted:
             assert self.slot is not None
             self._head_counted = True
-            self._parts.balancer.succeeded(self.slot.backend.uid)
+            self._shared.balancer.succeeded(self.slot.backend.uid)
 
     def _first_byte(self, relay: ResponseRelay) -> None:
         """The first byte of the body is here, or its end is."""
         self.heartbeat_at = NEVER
-        now = self._parts.deadlines.time()
+        now = self._shared.deadlines.time()
         self._enter(ExchangeState.RELAYING, now + self.idle_s)
         if relay.can_follow:
             self._first_byte_at = now
-            self._parts.observer.first_byte(self.service, seconds=now - self.began_at)
+            self._shared.observer.first_byte(self.service, seconds=now - self.began_at)
 
     def _judge(self, relay: ResponseRelay) -> None:
         match relay.state:
             case RelayState.COMPLETE:
-                link, self.upstream = self.upstream, None
-                if link is not None:
-                    link.finish(close=not relay.reusable, stream=relay.events)
+                upstream, self.upstream = self.upstream, None
+                if upstream is not None:
+                    upstream.finish(close=not relay.reusable, stream=relay.events)
                 self._close()
                 self._finish(relay.outcome)
             case RelayState.REPLACED:
@@ -540,29 +541,29 @@ class Exchange:
 
     def _loading(self, uid: str) -> bool:
         """Whether a 503 only says that the model is still being loaded."""
-        parts = self._parts
-        route = parts.routes.find(self.service)
+        shared = self._shared
+        route = shared.routes.find(self.service)
         return (
-            not self.passive
+            self.is_demand
             and route is not None
             and route.cold_start is ColdStart.KEEPALIVE
-            and not parts.balancer.has_answered(uid)
-            and (self.waited or parts.demand.leased(self.service))
-            and parts.deadlines.time() + self._backoff_s < self.activation_deadline
+            and not shared.balancer.has_answered(uid)
+            and (self.waited or shared.demand.leased(self.service))
+            and shared.deadlines.time() + self._backoff_s < self.activation_deadline
         )
 
     def _broken_off(self) -> None:
         self._blame("lost", base_s=load_balancer.LOST_S)
         if self.slot is not None:
-            self._parts.endpoints.response_broke(self.service, self.slot.backend)
+            self._shared.endpoints.response_broke(self.service, self.slot.backend)
         self.fail(error_messages.upstream_lost())
 
     def _blame(self, reason: str, *, base_s: float) -> None:
-        parts = self._parts
+        shared = self._shared
         if self.slot is not None:
-            parts.balancer.failed(self.slot.backend.uid, base_s=base_s, now=parts.clock())
+            shared.balancer.failed(self.slot.backend.uid, base_s=base_s, now=shared.clock())
             logger.warning("endpoint failed", extra={**self._names(), "reason": reason})
-        parts.observer.backend_failed(self.service, reason=reason)
+        shared.observer.backend_failed(self.service, reason=reason)
 
     # The client's side
 
@@ -583,7 +584,7 @@ class Exchange:
         if self.upstream is not None:
             self.upstream.pause()
         if self.state is ExchangeState.RELAYING:
-            limit = self._parts.deadlines.time() + self._parts.config.client_stall_s
+            limit = self._shared.deadlines.time() + self._shared.config.client_stall_s
             self._enter(ExchangeState.RELAYING, limit)
 
     def resume(self) -> None:
@@ -592,7 +593,7 @@ class Exchange:
         if self.upstream is not None:
             self.upstream.resume()
         if self.state is ExchangeState.RELAYING:
-            self._stamp = self._parts.deadlines.time()
+            self._stamp = self._shared.deadlines.time()
             self._enter(ExchangeState.RELAYING, self._stamp + self.idle_s)
 
     def drain(self) -> None:
@@ -602,7 +603,7 @@ class Exchange:
     @guarded
     def cut(self) -> None:
         """The gateway stops: end it, in the form its client understands."""
-        raise shutting_down(restarts_soon=self._parts.config.restarts_soon)
+        raise shutting_down(restarts_soon=self._shared.config.restarts_soon)
 
     @guarded
     def pod_vanished(self, pod_uid: str) -> None:
@@ -612,7 +613,7 @@ class Exchange:
         match self.state:
             case ExchangeState.RESOLVING | ExchangeState.CONNECTING:
                 # Nothing was sent: another endpoint may serve it.
-                self._parts.pool.cancel(self._address(), self)
+                self._shared.pool.cancel(self._address(), self)
                 self.unreachable()
             case _:
                 if self.upstream is not None:
@@ -627,22 +628,22 @@ class Exchange:
         if self.heartbeat_at <= now:
             self.heartbeat_at = now + self.heartbeat_s
             if not self.paused:
-                self.write(self.response.heartbeat(date=self._parts.deadlines.date()))
+                self.write(self.response.heartbeat(date=self._shared.deadlines.date()))
         if self.state_deadline <= now:
             self._late(now)
         self.deadline = min(self.heartbeat_at, self.state_deadline)
 
     def _late(self, now: float) -> None:
-        queue = self._parts.queue
+        queue = self._shared.queue
         match self.state:
-            case ExchangeState.WAITING if self.passive:
+            case ExchangeState.WAITING if not self.is_demand:
                 raise queue.starts_nothing(self.service)
             case ExchangeState.WAITING:
-                raise queue.told_to_retry(self.service, queue.timeout_error(self.service))
+                raise queue.promise_retry(self.service, queue.timeout_error(self.service))
             case ExchangeState.BACKOFF:
                 self._wait_for_endpoint()
             case ExchangeState.AWAITING | ExchangeState.RELAYING if self.paused:
-                # It reads nothing; whoever waits for its place has waited long enough.
+                # It reads nothing; whoever waits for its slot has waited long enough.
                 self.gone()
             case ExchangeState.RELAYING if self._heard_at() + self.idle_s > now:
                 self.state_deadline = self._heard_at() + self.idle_s
@@ -651,8 +652,8 @@ class Exchange:
                 raise error_messages.upstream_timeout()
 
     def _heard_at(self) -> float:
-        link = self.upstream
-        return self._stamp if link is None else max(self._stamp, link.bytes_seen_at)
+        upstream = self.upstream
+        return self._stamp if upstream is None else max(self._stamp, upstream.bytes_seen_at)
 
     def _enter(self, state: ExchangeState, limit: float) -> None:
         """In `state` until `limit`."""
@@ -669,11 +670,11 @@ class Exchange:
         if self.state is ExchangeState.DONE:
             return
         self._close()
-        self._parts.observer.rejected(self.key, reason=problem.code)
+        self._shared.observer.rejected(self.key, reason=problem.code)
         response = self.response
-        response.close_after_response |= self._parts.stopping
+        response.close_after_response |= self._shared.stopping
         try:
-            out = response.gateway_error(problem, date=self._parts.deadlines.date())
+            out = response.gateway_error(problem, date=self._shared.deadlines.date())
         except CannotContinue:
             self._abort(problem.code)
             return
@@ -699,32 +700,32 @@ class Exchange:
         if response.begun:
             self.write(response.error_event(error))
         else:
-            self._parts.observer.rejected(self.key, reason=outcome)
-            self.write(response.error_response(error, date=self._parts.deadlines.date()))
+            self._shared.observer.rejected(self.key, reason=outcome)
+            self.write(response.error_response(error, date=self._shared.deadlines.date()))
         self._finish(outcome)
 
     def _finish_plain(self, plain: PlainRequest, kind: ResponseTemplate, body: memoryview) -> None:
         # As `_close` and `_finish` would do it: a warm request ends here, without a detour.
-        parts, link, slot, key = self._parts, self.upstream, self.slot, self.service
-        assert link is not None and slot is not None and self.demand_claim is not None
+        shared, upstream, slot, key = self._shared, self.upstream, self.slot, self.service
+        assert upstream is not None and slot is not None and self.demand_claim is not None
         # Before the write: it may say at once that the client takes no more, or is gone.
         self.state = ExchangeState.DONE
         self.upstream = None
-        parts.deadlines.remove(self)
+        shared.deadlines.remove(self)
         if self._request is None:
-            plain.drop_body(parts.budget)
+            plain.drop_body(shared.budget)
         else:
             self._request.drop_body()
         self.write(b"".join((kind.before, b"%d" % len(body), kind.after, body)))
-        link.finish(close=kind.close)
+        upstream.finish(close=kind.close)
         if not self._head_counted:
-            parts.balancer.succeeded(slot.backend.uid)
+            shared.balancer.succeeded(slot.backend.uid)
         if self.waited:
-            parts.observer.waited(key, seconds=self._slot_at - self.began_at)
+            shared.observer.waited(key, seconds=self._slot_at - self.began_at)
         slot.release()
         self.demand_claim.release()
-        now = self._first_byte_at = parts.deadlines.time()
-        parts.observer.first_byte(key, seconds=now - self.began_at)
+        now = self._first_byte_at = shared.deadlines.time()
+        shared.observer.first_byte(key, seconds=now - self.began_at)
         outcome = Outcome.CLIENT_CANCELLED if self._client_gone else kind.outcome
         self._tell_observer(outcome, kind.status)
         self._client.response_done(close=plain.template.close_after_response)
@@ -743,13 +744,13 @@ class Exchange:
 
     def _tell_observer(self, outcome: str, status: int) -> bool:
         """Whether it was not told before."""
-        parts = self._parts
-        if self not in parts.running:
+        shared = self._shared
+        if self not in shared.running:
             return False
-        parts.running.discard(self)
-        now = parts.deadlines.time()
+        shared.running.discard(self)
+        now = shared.deadlines.time()
         try:
-            parts.observer.finished(
+            shared.observer.finished(
                 self.service if self._request is None else self._request.key,
                 outcome=outcome,
                 status=status,
@@ -759,7 +760,7 @@ class Exchange:
         except Exception:
             # Or the client's connection would wait for this response for ever.
             logger.exception("observer failed", extra={"service": str(self.key)})
-        parts.changed()
+        shared.changed()
         return True
 
     def _details(self, body_bytes: int, now: float) -> RequestDetails:
@@ -779,13 +780,13 @@ class Exchange:
 
     def _close(self) -> None:
         """Give everything back, exactly once."""
-        parts = self._parts
+        shared = self._shared
         if self.state is ExchangeState.WAITING:
-            parts.queue.leave(self.service, self)
+            shared.queue.leave(self.service, self)
         elif self.state is ExchangeState.CONNECTING and self.slot is not None:
-            parts.pool.cancel(self._address(), self)
+            shared.pool.cancel(self._address(), self)
         self.state = ExchangeState.DONE
-        parts.deadlines.remove(self)
+        shared.deadlines.remove(self)
         self._give_up_endpoint()
         if self.demand_claim is not None:
             self.demand_claim.release()
@@ -793,9 +794,9 @@ class Exchange:
 
     def _give_up_endpoint(self) -> None:
         """The connection, as it is, and the slot."""
-        link, self.upstream = self.upstream, None
-        if link is not None:
-            link.abort()
+        upstream, self.upstream = self.upstream, None
+        if upstream is not None:
+            upstream.abort()
         slot, self.slot = self.slot, None
         if slot is not None:
             slot.release()
@@ -805,7 +806,7 @@ class Exchange:
         if self._request is not None:
             self._request.drop_body()
         elif self._plain is not None:
-            self._plain.drop_body(self._parts.budget)
+            self._plain.drop_body(self._shared.budget)
 
     # Errors and log lines
 
@@ -829,17 +830,17 @@ class Exchange:
         return self.slot.backend.host, self.slot.backend.port
 
 
-def _response_to(head: head_parser.RequestHead, parts: Shared) -> ResponseWriter:
+def _response_to(head: head_parser.RequestHead, shared: Shared) -> ResponseWriter:
     return ResponseWriter(
         http11=head.http11,
         last=not head.keep_alive,
-        extra=cors_lines(head, parts.config),
-        ids=parts.request_ids,
+        extra=cors_lines(head, shared.config),
+        ids=shared.request_ids,
         request_id=head.request_id,
         dialect=api_paths.dialect(head.path),
     )
 
 
 def _by_sidecar(head: head_parser.ResponseHead) -> bool:
-    """Whether a proxy beside the engine answers in its place: the engine may have died of it."""
+    """Whether a proxy beside the engine responds instead: the engine may have died of it."""
     return any(low == b"server" and b"envoy" in value.lower() for low, _, value in head.fields)

@@ -71,13 +71,13 @@ def detect(buffer: bytes) -> GatewayError | None:
     return None
 
 
-def reject(parts: Shared, write: Callable[[bytes], None], problem: GatewayError) -> None:
+def reject(shared: Shared, write: Callable[[bytes], None], problem: GatewayError) -> None:
     """Tell a client that what it sent is no request."""
-    parts.observer.rejected(None, reason=problem.code)
-    writer = ResponseWriter(http11=True, last=True, extra=b"", ids=parts.request_ids)
+    shared.observer.rejected(None, reason=problem.code)
+    writer = ResponseWriter(http11=True, last=True, extra=b"", ids=shared.request_ids)
     counted = BodyBytes(write)
-    counted(writer.gateway_error(problem, date=parts.deadlines.date()))
+    counted(writer.gateway_error(problem, date=shared.deadlines.date()))
     details = RequestDetails(request_id=writer.request_id, body_bytes=counted.count)
-    parts.observer.finished(
+    shared.observer.finished(
         None, outcome=problem.code, status=problem.status, seconds=0.0, details=details
     )

@@ -181,7 +181,7 @@ class HeadCache:
         self._config = config
         self._scope = scope
         self._known: dict[bytes, RequestTemplate] = {}
-        self._answers: dict[tuple[bytes, bool], ResponseTemplates] = {}
+        self._responses: dict[tuple[bytes, bool], ResponseTemplates] = {}
         self._heads: Remembered = {}
         self._numbers = itertools.count()
 
@@ -229,18 +229,18 @@ class HeadCache:
             return None
         if len(self._known) >= _HEADS:
             self._known.clear()
-            self._answers.clear()
+            self._responses.clear()
         template = self._known[raw] = RequestTemplate(
-            (before, after), head, asked, scope, self._answers_to(head), config.default_namespace
+            (before, after), head, asked, scope, self._responses_to(head), config.default_namespace
         )
         return template
 
-    def _answers_to(self, head: head_parser.RequestHead) -> ResponseTemplates:
+    def _responses_to(self, head: head_parser.RequestHead) -> ResponseTemplates:
         extra = cors_lines(head, self._config)
         kind = (extra, not head.keep_alive)
-        found = self._answers.get(kind)
+        found = self._responses.get(kind)
         if found is None:
-            found = self._answers[kind] = ResponseTemplates(
+            found = self._responses[kind] = ResponseTemplates(
                 self._heads,
                 next(self._numbers),
                 extra=extra,

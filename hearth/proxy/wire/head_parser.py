@@ -1,4 +1,4 @@
-"""Heads of requests and answers: parsed by llhttp, and judged.  Bytes, no I/O."""
+"""Heads of requests and responses: parsed by llhttp, and judged.  Bytes, no I/O."""
 
 import re
 
@@ -194,7 +194,7 @@ class RequestHead:
 
 
 class ResponseHead:
-    """What a backend answers, without its body."""
+    """A response of a backend, without its body."""
 
     __slots__ = (
         "chunked",
@@ -261,7 +261,7 @@ class _Request:
 
 
 class _Response:
-    """What llhttp says of an answer's head."""
+    """What llhttp says of a response's head."""
 
     __slots__ = ("reason",)
 
@@ -316,7 +316,7 @@ def parse_request(data: bytes) -> RequestHead:
 
 
 def parse_response(data: bytes) -> ResponseHead:
-    """An answer's head, blank line included.  Raises Malformed."""
+    """A response's head, blank line included.  Raises Malformed."""
     if not data.startswith(b"HTTP/"):
         # llhttp passes over line ends here, after which the first line is not the status line.
         raise Malformed("not HTTP: something before the status line")

@@ -85,12 +85,12 @@ class PlainRequest:
             (template.request_line, host, fields, size, body[:start], name, body[stop:])
         )
 
-    def to_request(self, parts: Shared) -> Request:
+    def to_request(self, shared: Shared) -> Request:
         """The same for whoever may have to wait, or be sent again."""
         data = self._data
-        self.drop_body(parts.budget)
+        self.drop_body(shared.budget)
         return Request.from_template(
-            parts,
+            shared,
             self.template,
             self.route,
             data[self._begin :],

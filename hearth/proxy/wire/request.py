@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 
-_PASSIVE = api_paths.Inference()
+_NO_DEMAND = api_paths.Inference()
 _DECODED_AT_ONCE_BYTES = 64 * 1024
 """Compressed bodies above this are decoded in a worker thread, and so is what becomes larger than
 the next: either takes less than a millisecond."""
@@ -44,11 +44,11 @@ class Request:
         "_checked",
         "_fields",
         "_multipart",
-        "_parts",
         "_peer",
         "_scheme",
         "_scope",
         "_sent_key",
+        "_shared",
         "_spans",
         "authorization",
         "body",
@@ -60,12 +60,12 @@ class Request:
     )
 
     def __init__(
-        self, parts: Shared, head: head_parser.RequestHead, *, peer: bytes, scheme: bytes
+        self, shared: Shared, head: head_parser.RequestHead, *, peer: bytes, scheme: bytes
     ) -> None:
-        self._parts = parts
+        self._shared = shared
         self._peer = peer
         self._scheme = scheme
-        self._api = _PASSIVE
+        self._api = _NO_DEMAND
         self._scope: Scope | None = None
         self._sent_key: str | None = None
         self._checked: Route | None = None
@@ -90,7 +90,7 @@ class Request:
     @classmethod
     def from_template(
         cls,
-        parts: Shared,
+        shared: Shared,
         template: RequestTemplate,
         route: Route,
         body: bytes,
@@ -101,7 +101,7 @@ class Request:
         name: str | NotAsked | None,
     ) -> "Request":
         """One of which all is known, and that was let in.  Raises GatewayError (overloaded)."""
-        request = cls(parts, template.head, peer=peer, scheme=b"http")
+        request = cls(shared, template.head, peer=peer, scheme=b"http")
         request._api = template.api_path
         request._checked = route
         request.key = route.key
@@ -111,31 +111,31 @@ class Request:
         authenticated = route.authentication is not None or route.engine_keyed
         request._authorize(authenticated=authenticated)
         request._fields = template.fields(peer, authenticated=authenticated, stream=stream)
-        held = BufferedBody(parts.budget)
+        held = BufferedBody(shared.budget)
         held.grow(len(body))
         held.data = body
         request.body = held
         return request
 
     @property
-    def passive(self) -> bool:
-        """Whether it goes to an endpoint that runs, without being demand."""
-        return self._api is _PASSIVE
+    def is_demand(self) -> bool:
+        """Whether it may start a backend; any other goes to an endpoint that runs."""
+        return self._api is not _NO_DEMAND
 
     # Before the body
 
     def check_head(self) -> bool:
         """Whether the body may come; if not, `authenticate` decides.  Raises GatewayError."""
-        head, parts = self.head, self._parts
+        head, shared = self.head, self._shared
         asked = api_paths.read(head.method, head.path)
         if isinstance(asked, api_paths.Inference):
             head.set_path(api_paths.canonical(head.path))
-        self._scope = scope = parts.router.scope(head.host)
-        if cross_site(head, parts.config):
+        self._scope = scope = shared.router.scope(head.host)
+        if cross_site(head, shared.config):
             raise error_messages.cross_site(head.field(b"origin").decode("latin-1"))
-        if parts.stopping:
-            raise shutting_down(restarts_soon=parts.config.restarts_soon)
-        if not parts.routes.complete:
+        if shared.stopping:
+            raise shutting_down(restarts_soon=shared.config.restarts_soon)
+        if not shared.routes.complete:
             raise error_messages.starting()
         if isinstance(asked, api_paths.Inference):
             self._api = asked
@@ -144,14 +144,14 @@ class Request:
             head.field(b"x-api-key") if self._api.anthropic else b"",
         )
         if not isinstance(scope, OneService):
-            if self.passive:
-                host = parts.config.hosts.one_service_hosts(scope)
+            if not self.is_demand:
+                host = shared.config.hosts.one_service_hosts(scope)
                 raise api_paths.names_no_model(head.method, head.path, host=host)
             self._check_coding()
             return True
-        self._checked = parts.router.route(scope.key)
+        self._checked = shared.router.route(scope.key)
         self.key = scope.key
-        if not parts.router.is_allowed(self._checked, self._sent_key):
+        if not shared.router.is_allowed(self._checked, self._sent_key):
             return False
         self._check_coding()
         return True
@@ -159,7 +159,7 @@ class Request:
     async def authenticate(self) -> None:
         """Find out whether the sender may use the service of its Host.  Raises GatewayError."""
         assert self._checked is not None
-        await self._parts.router.authenticate(self._checked, self._sent_key)
+        await self._shared.router.authenticate(self._checked, self._sent_key)
         self._check_coding()
 
     # With the body
@@ -172,7 +172,7 @@ class Request:
         coding = self._coding
         if coding and not self._decode(body, coding):
             return False
-        if self.passive:
+        if not self.is_demand:
             return True
         if len(body.data) > body_fields.OFF_LOOP_BYTES:
             return False
@@ -186,7 +186,7 @@ class Request:
         assert body is not None
         if self._coding:
             await self._decode_aside(body, is_done)
-        if not (self.passive or is_done()):
+        if self.is_demand and not is_done():
             fields, spans = await _aside(_read_big, body.data, self._content_type)
             self._note(fields)
             self._spans = spans
@@ -195,7 +195,7 @@ class Request:
         """Whether the sender may use the service it names, by what is known; if not,
         `authenticate_again` decides.  Raises GatewayError."""
         assert self._scope is not None
-        router = self._parts.router
+        router = self._shared.router
         if isinstance(self._scope, OneService):
             # The sender was let in before the body, which may have taken its time.
             route, before = self.route(), self._checked
@@ -208,14 +208,14 @@ class Request:
     async def authenticate_again(self) -> None:
         """Find out whether the sender may use the service of its body.  Raises GatewayError."""
         route = self.route()
-        await self._parts.router.authenticate(route, self._sent_key)
+        await self._shared.router.authenticate(route, self._sent_key)
         self._checked = route
 
     def route(self) -> Route:
         """As it is now.  Raises GatewayError, also where another service has the name by now: that
         one has another key, maybe, and another model."""
         assert self.key is not None
-        route = self._parts.router.route(self.key)
+        route = self._shared.router.route(self.key)
         if self._checked is not None and route.uid != self._checked.uid:
             raise error_messages.model_deleted()
         return route
@@ -231,7 +231,7 @@ class Request:
             scheme=self._scheme,
             authenticated=authenticated,
             stream=self.stream,
-            json=not (self.passive or self._multipart),
+            json=self.is_demand and not self._multipart,
         )
         # What is sent on is kept here; a held request need not keep it twice.
         head.fields = []
@@ -298,7 +298,7 @@ class Request:
         if size > _DECODED_AT_ONCE_BYTES:
             return False
         decoding = content_codings.Decoding(coding, body.data)
-        limit_bytes = min(_BECOMES_AT_ONCE_BYTES, self._parts.config.body_limit_bytes)
+        limit_bytes = min(_BECOMES_AT_ONCE_BYTES, self._shared.config.body_limit_bytes)
         try:
             data = decoding.step(limit_bytes)
         except content_codings.DecodingError as error:
@@ -313,8 +313,8 @@ class Request:
 
     async def _decode_aside(self, body: BufferedBody, is_done: Callable[[], bool]) -> None:
         """Beside the loop, counted as it grows."""
-        limit_bytes = self._parts.config.body_limit_bytes
-        async with self._parts.decoders:
+        limit_bytes = self._shared.config.body_limit_bytes
+        async with self._shared.decoders:
             decoding = content_codings.Decoding(self._coding, body.data)
             size, data = len(body.data), bytearray()
             try:

@@ -172,7 +172,7 @@ class ResponseWriter:
         )
 
     def early_head(self, *, date: bytes) -> bytes:
-        """The early 200: the backend has yet to answer."""
+        """The early 200: the backend has yet to respond."""
         self.status = 200
         self.events = True
         lines = _CHUNKED_LINE if self.http11 else b""

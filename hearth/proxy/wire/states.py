@@ -58,7 +58,7 @@ class ExchangeState(Enum):
 
     NEW = auto()
     WAITING = auto()
-    """In line for a place."""
+    """In line for a slot."""
     RESOLVING = auto()
     """The backend is asked what it calls its model."""
     CONNECTING = auto()

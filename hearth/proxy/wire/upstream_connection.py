@@ -270,8 +270,8 @@ def read_tcp_counts(sock: socket.socket | None) -> TcpCounts | None:
 def is_undelivered(counts: TcpCounts | None, *, before: int, fin: bool) -> bool:
     """Whether the peer's kernel can have had nothing of what was written after `before` bytes.
 
-    `fin`: the peer closed its side in order.  All that came before was answered, so a count
-    that does not say it was acknowledged is none to rely on.
+    `fin`: the peer closed its side in order.  There was a response to all that came before, so a
+    count that does not say it was acknowledged is none to rely on.
     """
     if counts is None or counts.acked != before:
         return False

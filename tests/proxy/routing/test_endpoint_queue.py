@@ -353,7 +353,7 @@ def test_field_case_c1_one_of_two_that_is_checked_is_no_wait():
 def test_field_case_c4_who_was_told_when_to_come_finds_it_wanted():
     w = QueueFixture()
     w.activation.begin_activation(w.route)
-    w.activation.told_to_retry(KEY, cold(w.activation.retry_after_s(KEY)))
+    w.activation.promise_retry(KEY, cold(w.activation.retry_after_s(KEY)))
     w.now = 2
     w.put("p")
     w.now = 68
@@ -411,7 +411,7 @@ def test_a_pod_that_goes_is_forgotten_when_its_last_answer_ends():
 
 def test_field_case_c4_a_client_may_be_late_though_the_grace_is_short():
     w = QueueFixture(ready_grace_s=0.2)
-    w.activation.told_to_retry(KEY, cold(3))
+    w.activation.promise_retry(KEY, cold(3))
     w.put("p")
     w.now = 7.9
     assert w.demand.demand(KEY) == 1
@@ -426,7 +426,7 @@ def test_field_case_c14_it_goes_on_as_long_as_it_says():
     problem = w.activation.timeout_error(KEY)
     assert problem.retry_after_s == 5
     assert "It goes on starting for another 15 s" in problem.message
-    assert w.activation.told_to_retry(KEY, problem) is problem
+    assert w.activation.promise_retry(KEY, problem) is problem
     w.now = 314
     assert w.demand.demand(KEY) == 1
     w.now = 315
@@ -442,7 +442,7 @@ def test_field_case_c14_it_goes_on_as_long_as_it_says():
 )
 def test_only_a_service_that_starts_stays_wanted(problem, wanted):
     w = QueueFixture()
-    assert w.activation.told_to_retry(KEY, problem) is problem
+    assert w.activation.promise_retry(KEY, problem) is problem
     w.put("p")
     w.now = 1
     assert w.demand.demand(KEY) == wanted
@@ -461,10 +461,10 @@ def test_waiting_begins_a_start_or_ends_at_once(fields, code, leased):
     w = QueueFixture()
     w.put(**fields)
     if code is None:
-        w.activation.begin_waiting(w.route, passive=False)
+        w.activation.begin_waiting(w.route, is_demand=True)
     else:
         with pytest.raises(GatewayError) as told:
-            w.activation.begin_waiting(w.route, passive=False)
+            w.activation.begin_waiting(w.route, is_demand=True)
         assert told.value.code is code
     assert w.demand.leased(KEY) == leased
 
@@ -472,19 +472,19 @@ def test_waiting_begins_a_start_or_ends_at_once(fields, code, leased):
 def test_waiting_for_a_busy_endpoint_starts_nothing():
     w = QueueFixture()
     w.put("p", max_in_flight=1)
-    w.activation.begin_waiting(w.route, passive=False)
+    w.activation.begin_waiting(w.route, is_demand=True)
     w.endpoints.response_broke(KEY, w.route.backends[0])
-    w.activation.begin_waiting(w.route, passive=True)
+    w.activation.begin_waiting(w.route, is_demand=False)
     assert not w.demand.leased(KEY)
 
 
 @pytest.mark.parametrize("leased", [False, True])
-def test_a_passive_request_starts_nothing_and_is_told_so(leased):
+def test_a_request_that_is_no_demand_starts_nothing_and_is_told_so(leased):
     w = QueueFixture()
     if leased:
         w.activation.begin_activation(w.route)
     with pytest.raises(GatewayError) as told:
-        w.activation.begin_waiting(w.route, passive=True)
+        w.activation.begin_waiting(w.route, is_demand=False)
     assert (told.value.retry_after_s is not None) == leased
     assert w.demand.leased(KEY) == leased
     w.put("p")

@@ -160,11 +160,11 @@ async def test_it_lingers_until_the_client_has_read_but_not_for_ever():
         c.transport.pause_reading()
         c.linger()
         assert (c.raw.did, c.raw.protocol) == (["pause", "resume", "eof"], c)
-        assert c.deadline < c.parts.deadlines.time() + 3
+        assert c.deadline < c.shared.deadlines.time() + 3
         c.data_received(b"x" * 1000)
         waits(c)
         assert c.raw.did[-1] == "abort"
-        assert c not in c.parts.connections
+        assert c not in c.shared.connections
 
 
 async def test_what_still_comes_is_thrown_away_but_not_for_ever():
