@@ -2,7 +2,7 @@
 
 import pytest
 
-from hearth.api import groups, manifests
+from hearth.api import groups, manifests, validation
 from hearth.api.manifests import Parsed
 from hearth.api.validation import Identity
 
@@ -132,3 +132,14 @@ def test_a_group_may_be_off():
 @pytest.mark.parametrize("text", ["", "\n", "# only a comment", "---\n---"])
 def test_nothing_in_nothing_out(text):
     assert _read(text) == Parsed(file="a.yaml")
+
+
+def test_objects_of_other_kinds_are_passed_over_where_that_is_asked_for():
+    text = "apiVersion: v1\nkind: Namespace\nmetadata: {name: ai}\n"
+    assert [str(one) for one in manifests.parse(text, file="f").problems] == [
+        "f:2: Namespace default/ai: kind: Hearth does not read 'Namespace' here, only"
+        f" {', '.join(validation.KINDS)}; remove the object, or apply it to a cluster with kubectl"
+    ]
+    parsed = manifests.parse(text, file="f", skip_foreign=True)
+    assert parsed.problems == parsed.manifests == []
+    assert [one.identity.kind for one in parsed.skipped] == ["Namespace"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from hearth.api import rules
 from hearth.reconcile.render import desired
 from hearth.reconcile.render.release import Release
 from hearth.reconcile.spec.spec_errors import SpecError
@@ -163,6 +164,16 @@ def test_it_is_created_at_its_minimum(least: int):
             "spec.model.catalogRef is not supported; set spec.model.source.uri to hf://",
         ),
         (service({"model": {"source": None}}), "ModelResolution", "set spec.model.source.uri to"),
+        (
+            service({"model": {"source": {"secretRef": {"name": "token"}}}}),
+            "ModelResolution",
+            f"spec.model.source.secretRef: {rules.ONLY_FOR_OCI}",
+        ),
+        (
+            service({"model": {"source": {"uri": OCI, "secretRef": {}}}}),
+            "ModelResolution",
+            f"spec.model.source.secretRef.name: {rules.NAME_THE_SECRET}",
+        ),
         (
             service({"model": {"source": {"uri": OCI}}, "cache": {"strategy": "None"}}),
             "Prewarm",

@@ -171,3 +171,19 @@ async def test_an_event_that_exists_already_is_no_failure():
     for _ in range(2):
         await events.record(cluster, service(), ServiceEvent("Normal", "A", "b"), wall=WALL)
     assert len((await cluster.list(kinds.EVENT)).items) == 1
+
+
+def test_what_is_taken_for_this_service_is_told_by_name():
+    assert list(events.adoptions((), ())) == []
+    assert list(events.adoptions(["Service chat"], ["Deployment chat", "Service x"])) == [
+        ServiceEvent(
+            "Normal",
+            "Adopted",
+            "Service chat: written by Hearth for a service of this name, owned by none",
+        ),
+        ServiceEvent(
+            "Normal",
+            "TakenOver",
+            "Deployment chat, Service x: applied by another controller of this service",
+        ),
+    ]
