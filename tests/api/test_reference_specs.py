@@ -33,7 +33,7 @@ def test_a_spec_that_a_reference_lets_in_is_let_in(group, spec):
 
 
 @pytest.mark.parametrize("group", groups.GROUPS)
-def test_a_rule_that_a_reference_lacks_blocks_no_status(group):
+def test_field_case_90_a_rule_that_a_reference_lacks_blocks_no_status(group):
     """Before Kubernetes 1.30 every rule is judged at every write, also of the status."""
     for rule in rules.of("LLMService", group):
         at = ".".join(part for part in (rule.path, rule.field) if part)

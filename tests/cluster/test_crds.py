@@ -243,7 +243,7 @@ class TestStoredBeforeTheRules:
     """Rules at the root of a definition are judged at every write, as before Kubernetes 1.30 all
     are: a newer API server looks away only where the part that a rule belongs to is unchanged."""
 
-    async def test_status_and_edits_of_what_breaks_a_rule(self, client, stored):
+    async def test_field_case_90_status_and_edits_of_what_breaks_a_rule(self, client, stored):
         with hanging.guard():
             while (await client.ask(stored[0])).status == 201:
                 pass  # the server still has the definition without rules
