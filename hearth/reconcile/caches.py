@@ -321,6 +321,13 @@ class Caches:
         }:
             for service in services.find(_RUNTIME, index_key):
                 self._enqueue(key_of(service))
+        if old is not None and new is not None:
+            return
+        # Who asks for this name in the other group is told whose it is.
+        names_it = ("name", there[0]["metadata"]["name"])
+        for other in self._services.values():
+            for service in other.find(_RUNTIME, names_it):
+                self._enqueue(key_of(service))
 
     def _all_changed(self) -> None:
         for key in self.service_keys():

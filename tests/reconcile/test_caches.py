@@ -149,6 +149,18 @@ async def test_a_change_of_a_runtime_enqueues_its_services(world):
     assert await asked(world) == {KEY, ServiceKey("ai", "picky")}
 
 
+async def test_a_runtime_of_the_other_group_that_comes_or_goes_enqueues_who_names_it(world):
+    await world.user("LLMService")
+    await world.user("LLMService", "else", spec={"model": {}, "runtime": {"name": "else"}})
+    await asked(world)
+    runtime = await world.runtime(group=NOCTAYA)
+    assert await asked(world) == {KEY}
+    await world.runtime(group=NOCTAYA, image="engine:2")
+    assert await asked(world) == set()
+    await world.cluster.delete(runtime)
+    assert await asked(world) == {KEY}
+
+
 async def test_a_namespace_is_enqueued_when_its_services_come_and_go(world):
     service = await world.user("LLMService")
     await world.sync()
