@@ -45,7 +45,7 @@ class ModelSpec(Model):
     """Identity of the model."""
 
     source: Source | None = None
-    """Inline source."""
+    """Inline source; wins over catalogRef."""
     catalog_ref: Annotated[str, Field(max_length=2048)] | None = None
     """Reserved: a catalog entry.  Accepted here, reported as Degraded."""
 
@@ -61,7 +61,7 @@ class RuntimeRef(Model):
     """Which InferenceRuntime serves: by name, or by vendor."""
 
     name: Annotated[str, Field(max_length=253)] | None = None
-    """Exact name of an InferenceRuntime."""
+    """Exact name of an InferenceRuntime; wins over selector."""
     selector: RuntimeSelector | None = None
     """Choice by vendor, then by the runtime's priority."""
     args_override: list[str] = []

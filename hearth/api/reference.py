@@ -21,6 +21,9 @@ _SHARED = {
 }
 """Types that get a table of their own, and where in a runtime's spec one stands."""
 
+PIPE = r"\|"
+"""A bar within a cell of a table."""
+
 _SECOND = (
     "spec.scaling.externalScaler",
     "spec.endpoint.maxQueue",
@@ -75,6 +78,14 @@ metadata:
       runAsUser: 2000
 ```
 """
+
+_REFUSED = {
+    "LLMService": """\
+Refused as well. (A service that is stored from before a rule was there is Degraded, in the same
+words, until the field is changed; what runs goes on, and its other fields can be edited.)
+""",
+    "InferenceRuntime": "Refused as well:\n",
+}
 
 _REASONS = """\
 ### Reasons
@@ -190,7 +201,8 @@ def _reasons() -> Iterator[str]:
     yield "| --- | --- | --- | --- | --- |"
     for row in condition_reasons.TABLE:
         names = ", ".join(f"`{name}`" for name in row.name.split(", "))
-        yield f"| {names} | {row.phase} | {row.where} | {row.means} | {row.remedy} |"
+        cells = (names, row.phase, row.where, row.means, row.remedy)
+        yield f"| {' | '.join(cell.replace('|', PIPE) for cell in cells)} |"
     yield ""
 
 
@@ -237,7 +249,7 @@ def _default(node: Schema) -> str:
 
 
 def _rules(kind: str) -> Iterator[str]:
-    yield "\nRefused as well:\n"
+    yield f"\n{_REFUSED[kind]}"
     for rule in rules.TABLE:
         if rule.kind != kind:
             continue
@@ -254,4 +266,4 @@ def _below(node: Schema, path: tuple[str, ...]) -> Schema:
 
 
 def _escaped(cell: str) -> str:
-    return cell.replace("|", "\\|").replace("<", "&lt;")
+    return cell.replace("|", PIPE).replace("<", "&lt;")

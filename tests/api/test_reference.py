@@ -38,6 +38,15 @@ def test_fields_types_and_defaults():
     assert not any(line.startswith("| `spec.health.readiness.") for line in rows)
 
 
+def test_every_table_has_the_same_number_of_cells_in_each_row():
+    width = 0
+    for line in reference.text().splitlines():
+        cells = line.count("|") - line.count(reference.PIPE)
+        width = width if line.startswith("|") else 0
+        assert not width or cells == width, line
+        width = cells if line.startswith("|") else 0
+
+
 def test_where_a_field_comes_from():
     """By the rows of the two references."""
     told = {}
