@@ -262,6 +262,14 @@ class TestStoredBeforeTheRules:
             answer = await client.patch(manifest, MENDED[field])
             assert answer.status == 200, answer.body
 
+    @pytest.mark.parametrize("group", groups.GROUPS)
+    async def test_who_sends_a_status_along_is_held_to_them_as_well(self, client, group):
+        bad = [service(group, **changes) for _, changes in reference_specs.STORED]
+        bad += [service(group, name=name) for name in reference_specs.STORED_NAMES]
+        for manifest in bad:
+            answer = await client.ask({**manifest, "status": {"phase": "Ready"}})
+            assert answer.status == INVALID, answer.body
+
 
 class TestWhatIsPublished:
     @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
