@@ -82,6 +82,7 @@ async def test_a_missing_runtime_is_a_condition_until_it_is_created(world):
     assert world.routes.find(KEY).rejection is None and await world.objects() == ALL
 
 
+@pytest.mark.reference("text.heals")
 async def test_a_rejected_edit_changes_nothing_that_runs(world):
     await world.runtime()
     await world.user("LLMService")
@@ -574,6 +575,7 @@ async def test_a_broken_rule_keeps_the_runtime_in_the_status(world):
     assert await world.objects() == []
 
 
+@pytest.mark.reference("text.passive runtime")
 async def test_a_runtime_that_breaks_a_rule_rejects_its_services_until_it_is_mended(world):
     container = {"image": "engine:1"}
     await world.user("InferenceRuntime", "stub", spec={"vendor": "nvidia", "container": container})

@@ -12,13 +12,25 @@ _SELECTION = "tests/reconcile/spec/test_runtime_selection.py"
 _AUTH = "tests/proxy/routing/test_auth.py"
 _META = "tests/api/test_meta.py"
 
-PHASES = ("Pending", "Loading", "Ready", "ScaledToZero", "Degraded")
 STATUS = [
     claim("status.phase", "Pending, Loading, Ready, ScaledToZero or Degraded", _ROW),
     claim(
         "status.resolvedRuntime",
         "the InferenceRuntime that was chosen",
         f"{_RECONCILER}::test_a_service_gets_its_objects_a_route_and_a_status",
+    ),
+    *(
+        claim(f"phase.{phase}", "one of five", _ROW)
+        for phase in ("Pending", "Loading", "Ready", "ScaledToZero", "Degraded")
+    ),
+    claim("condition.Ready", "whether requests are served", _ROW),
+    claim("condition.Degraded", "a failure that was observed", _ROW, of=NOCTAYA),
+    claim(
+        "condition.AutoscalingReady",
+        "whether KEDA is configured; where the spec is refused, False for the same reason",
+        f"{_STATUS}::test_autoscaling",
+        f"{_STATUS}::test_a_refusal_is_also_why_autoscaling_is_not_ready",
+        of=NOCTAYA,
     ),
     claim("status.replicas", "ready backend replicas", f"{_STATUS}::test_a_whole_status"),
     claim(
@@ -158,6 +170,34 @@ SENTENCES = [
         "text.replicas",
         "KEDA owns the replicas of a backend",
         f"{_PLAN}::test_replicas_stay_as_the_autoscaler_set_them",
+        of=NOCTAYA,
+    ),
+    claim(
+        "text.first start",
+        "a service is created at its minimum: none runs that nobody asked for",
+        f"{_PLAN}::test_it_is_created_at_its_minimum_and_only_the_second_manager_owns_that",
+        of=NOCTAYA,
+    ),
+    claim(
+        "text.passive runtime",
+        "what a runtime lacks is told on the services that use it",
+        f"{_RECONCILER}::test_a_runtime_that_breaks_a_rule_rejects_its_services_until_it_is_mended",
+    ),
+    claim(
+        "text.heals",
+        "a refused edit changes nothing that runs",
+        f"{_RECONCILER}::test_a_rejected_edit_changes_nothing_that_runs",
+    ),
+    claim(
+        "text.client key",
+        "the client's key does not reach the backend",
+        f"{_AUTH}::test_the_key_opens_and_goes_no_further",
+        of=NOCTAYA,
+    ),
+    claim(
+        "text.queue is full",
+        "one request more than maxQueue is a 429 with Retry-After",
+        "tests/proxy/behaviour/test_cold_requests.py::test_a_full_queue",
         of=NOCTAYA,
     ),
     claim(

@@ -112,7 +112,7 @@ async def test_a_bad_edit_of_a_running_service_leaves_it_serving():
         assert (await s.ask())[0] == 200
 
 
-@pytest.mark.reference("noctaya:spec.endpoint.maxQueue")
+@pytest.mark.reference("noctaya:spec.endpoint.maxQueue", "noctaya:text.queue is full")
 async def test_a_full_queue():
     async with stage() as s:
         s.put(max_queue=2)

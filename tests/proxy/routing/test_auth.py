@@ -181,7 +181,10 @@ async def test_field_case_143_who_waits_for_one_service_is_not_served_by_another
         assert server.calls() == []
 
 
-@pytest.mark.reference("noctaya:spec.endpoint.authentication.secretRef.name")
+@pytest.mark.reference(
+    "noctaya:spec.endpoint.authentication.secretRef.name",
+    "noctaya:text.client key",
+)
 async def test_the_key_opens_and_goes_no_further():
     async with backend.running() as server, stage() as s:
         s.secrets["ai/keys"] = {"api": b"sesame"}

@@ -40,6 +40,7 @@ def test_a_new_service_is_written_in_order_and_once(world: PlanFixture):
     assert world.store.version == version
 
 
+@pytest.mark.reference("noctaya:text.first start")
 def test_it_is_created_at_its_minimum_and_only_the_second_manager_owns_that(settled: PlanFixture):
     assert settled.replicas() == 0
     assert settled.owners_of_replicas() == {names.REPLICAS_MANAGER}

@@ -71,6 +71,13 @@ NONE_SERVES = "no pod serves; the condition Ready says why"
 
 @pytest.mark.reference(
     "status.phase",
+    "phase.Pending",
+    "phase.Loading",
+    "phase.Ready",
+    "phase.ScaledToZero",
+    "phase.Degraded",
+    "condition.Ready",
+    "noctaya:condition.Degraded",
     "noctaya:reason.Activating",
     "noctaya:reason.Starting",
     "noctaya:reason.ModelLoading",
@@ -245,6 +252,7 @@ def test_a_whole_status():
     }
 
 
+@pytest.mark.reference("noctaya:condition.AutoscalingReady")
 def test_a_refusal_is_also_why_autoscaling_is_not_ready():
     got = build_status(seen(rejection=REFUSED, runtime=None))
     assert said(got, "AutoscalingReady") == ("False", "Render", "spec.x: no")
@@ -310,7 +318,7 @@ def scaled(truth: str | None, **more: str) -> Manifest:
     return {"metadata": {}, "status": {"conditions": conditions}}
 
 
-@pytest.mark.reference("noctaya:reason.ScaledObjectApplied")
+@pytest.mark.reference("noctaya:condition.AutoscalingReady", "noctaya:reason.ScaledObjectApplied")
 @pytest.mark.parametrize(
     ("scaled_object", "keda", "paused", "expected"),
     [
