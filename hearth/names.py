@@ -25,6 +25,8 @@ SOURCE_ANNOTATION = f"{DOMAIN}/source"
 STRATEGY_ANNOTATION = f"{DOMAIN}/strategy"
 """Both on that Job: what it was created with."""
 HASH_ANNOTATION = f"{DOMAIN}/spec-hash"
+LEFTOVERS_ANNOTATION = f"{DOMAIN}/leftovers"
+"""On a service's gateway Service, while objects of another project's controller are there."""
 LOADING_ANNOTATION = f"{DOMAIN}/loading"
 """On a pod that is marked while it loads; says that the marks beside it are Hearth's."""
 

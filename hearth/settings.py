@@ -180,6 +180,12 @@ class ClusterSettings(Settings):
         description="Namespaces whose pods may reach guarded backends all the same, for their"
         " metrics, comma separated.",
     )
+    migration_cleanup: bool = Field(
+        False,
+        description="Delete gateways and what belongs to them that a reference project's controller"
+        " made for a service, once Hearth serves it; needs the right to delete Secrets and"
+        " PodDisruptionBudgets: true or false.",
+    )
     mark_loading: bool = Field(
         False,
         description="Mark pods while they load, so that Karpenter and the cluster autoscaler leave"
@@ -193,6 +199,7 @@ class ClusterSettings(Settings):
             super().to_release(scaler=scaler),
             backend_guard=self.backend_guard if reachable else "warn",
             scrape_namespaces=self.scrape_namespaces,
+            cleanup=self.migration_cleanup,
             mark_loading=self.mark_loading,
         )
 

@@ -30,9 +30,9 @@ class FormerController:
     ) -> list[Manifest]:
         """What it applies, in its order; with two gateways an aggregator for KEDA beside them."""
         name = service["metadata"]["name"]
-        backend, gateway = self.labels(service), self._part(service, "gateway")
+        backend, gateway = self.labels(service), self.part(service, "gateway")
         listed = {**gateway, f"{self.group}/llmservice": name}
-        aggregator = self._part(service, "scaler")
+        aggregator = self.part(service, "scaler")
         asked, ports = gateway, [("grpc", SCALER_PORT, SCALER_PORT)]
         if gateways > 1:
             asked, ports = aggregator, [*ports, ("http", REPORT_PORT, REPORT_PORT)]
@@ -86,7 +86,8 @@ class FormerController:
             f"{self.group}/llmservice": name,
         }
 
-    def _part(self, service: Manifest, part: str) -> dict[str, str]:
+    def part(self, service: Manifest, part: str) -> dict[str, str]:
+        """Of the pods of a `gateway`, or of the `scaler` beside several."""
         name = service["metadata"]["name"]
         return {
             "app.kubernetes.io/name": f"{name}-{part}",
@@ -128,7 +129,7 @@ class FormerController:
         name, namespace = service["metadata"]["name"], service["metadata"]["namespace"]
         return {
             "scaleTargetRef": {"name": name},
-            "minReplicaCount": 0,
+            "minReplicaCount": service["spec"].get("scaling", {}).get("min", 0),
             "maxReplicaCount": 1,
             "pollingInterval": 5,
             "cooldownPeriod": 300,

@@ -57,12 +57,13 @@ def render(
     key: ServiceKey,
     group: str,
     apart: bool = False,
+    former: bool = False,
 ) -> Storage:
     """Weights, where they come from a PVC or are kept in a cache, and a place to write.
 
     An image need not run as root, nor have a home: what engines and their libraries write goes to
     the cache where there is one that they may write to, so that compiled kernels outlive the pod,
-    else to a scratch volume.  `apart`: see `host_folder`.  Raises BadCache.
+    else to a scratch volume.  `apart`, `former`: see `host_folder`.  Raises BadCache.
     """
     hub = {"VLLM_USE_MODELSCOPE": "true"} if model.hub is Hub.MODELSCOPE else {}
     if cache.strategy in ("None", "BakedImage") and model.hub is Hub.OCI:
@@ -98,7 +99,8 @@ def render(
                 return _read_only(read, filled, env=hub, pvc=_pvc(cache))
             return _cached(filled, env=hub, pvc=_pvc(cache))
         case "HostPath":
-            folder = {"path": host_folder(key, group, apart=apart), "type": "DirectoryOrCreate"}
+            path = host_folder(key, group, apart=apart, former=former)
+            folder = {"path": path, "type": "DirectoryOrCreate"}
             filled = {"name": names.CACHE_VOLUME, "hostPath": folder}
             if model.hub is Hub.OCI:
                 return _read_only(filled, filled, env=hub)
@@ -109,11 +111,13 @@ def render(
             assert_never(other)
 
 
-def host_folder(key: ServiceKey, group: str, *, apart: bool = False) -> str:
+def host_folder(key: ServiceKey, group: str, *, apart: bool = False, former: bool = False) -> str:
     """The node's folder of a HostPath cache; for the second group the one it always had, unless
-    that is another service's as well (`apart`)."""
-    if group == groups.NOCTAYA and not apart:
-        return f"/var/lib/noctaya/cache/{key.namespace}-{key.name}"
+    that is another service's as well (`apart`).  `former`: the one that its reference's controller
+    gave it, in either group."""
+    if former or (group == groups.NOCTAYA and not apart):
+        project = "noctaya" if group == groups.NOCTAYA else "hearth"
+        return f"/var/lib/{project}/cache/{key.namespace}-{key.name}"
     return f"/var/lib/hearth/cache/{key.namespace}/{key.name}"
 
 

@@ -13,6 +13,7 @@ PVC = Kind("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims")
 EVENT = Kind("", "v1", "Event", "events")
 JOB = Kind("batch", "v1", "Job", "jobs")
 NETWORK_POLICY = Kind("networking.k8s.io", "v1", "NetworkPolicy", "networkpolicies")
+POD_DISRUPTION_BUDGET = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 LEASE = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 SCALED_OBJECT = Kind("keda.sh", "v1alpha1", "ScaledObject", "scaledobjects")
 TRIGGER_AUTHENTICATION = Kind(
@@ -39,7 +40,7 @@ def inference_runtime(group: str) -> Kind:
 CUSTOM = tuple(kind(group) for group in groups.GROUPS for kind in (llm_service, inference_runtime))
 ALL = (
     DEPLOYMENT, REPLICA_SET, SERVICE, POD, SECRET, CONFIG_MAP, PVC, EVENT, JOB, LEASE,
-    SCALED_OBJECT, TRIGGER_AUTHENTICATION, NETWORK_POLICY, *CUSTOM,
+    SCALED_OBJECT, TRIGGER_AUTHENTICATION, NETWORK_POLICY, POD_DISRUPTION_BUDGET, *CUSTOM,
 )  # fmt: skip
 
 _BY_NAME = {(kind.api_version, kind.kind): kind for kind in ALL}

@@ -239,8 +239,8 @@ class Caches:
         self, service: LLMService, deployment: Manifest | None
     ) -> host_folders.HostFolder:
         """Which folder of the nodes this service caches its model in; `deployment`: its own."""
-        own = volume.host_folder(service.key, service.group)
-        sharing = self._services[service.group].find(_FOLDER, own)
+        shared = volume.host_folder(service.key, service.group, former=True)
+        sharing = self._services[service.group].find(_FOLDER, shared)
         return host_folders.choose(service, sharing, deployment)
 
     def backend(self, service: LLMService) -> ownership.Backend:

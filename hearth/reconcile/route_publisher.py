@@ -4,7 +4,7 @@ import datetime
 import logging
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from hearth import names
 from hearth.api.llmservice import LLMService, LLMServiceStatus
@@ -12,6 +12,7 @@ from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.demand import DemandTable
 from hearth.reconcile.apply import ownership
+from hearth.reconcile.apply.leftovers import Leftovers
 from hearth.reconcile.caches import Caches
 from hearth.reconcile.render import scaled_object
 from hearth.reconcile.route import route, scale
@@ -38,6 +39,8 @@ class SpecOutcome:
     """Kind and name of the objects that this pass adopts."""
     taken_over: tuple[str, ...] = ()
     """The same of those that it takes over from another controller."""
+    leftovers: Leftovers = field(default_factory=Leftovers)
+    """What else that controller made."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

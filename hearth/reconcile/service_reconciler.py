@@ -12,7 +12,16 @@ from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, ClusterError, Conflict, NotFound, Terminating
 from hearth.demand import DemandTable
-from hearth.reconcile.apply import execute, loading_marks, ownership, plan, takeover
+from hearth.reconcile.apply import (
+    cleanup,
+    execute,
+    leftovers,
+    loading_marks,
+    ownership,
+    plan,
+    takeover,
+)
+from hearth.reconcile.apply.leftovers import Leftovers
 from hearth.reconcile.apply.plan import Write
 from hearth.reconcile.caches import Caches
 from hearth.reconcile.key_secrets import KeySecrets
@@ -118,6 +127,11 @@ class ServiceReconciler:
                 # What is invalid stays so until a change; a quota or webhook may change its mind.
                 requeue_after_s = min(requeue_after_s or spec_errors.RETRY_S, spec_errors.RETRY_S)
             published = self._publisher.publish(service, outcome)
+        if outcome.leftovers and not outcome.rejection:
+            requeue_after_s = min(requeue_after_s or leftovers.READ_AGAIN_S, leftovers.READ_AGAIN_S)
+            if self._release.cleanup:
+                outcome = await self._clean_up(service, outcome)
+                published = self._publisher.publish(service, outcome)
         if outcome.readable:
             published = await self._check_key(service, outcome, published)
             waits = (requeue_after_s, self._key_secrets.requeue_after_s(service))
@@ -159,14 +173,24 @@ class ServiceReconciler:
             return SpecOutcome(
                 runtime=runtime.name if runtime else None, rejection=error.rejection
             ), ()
-        planned = plan.writes(service, target, await self._observed(service, target))
+        observed = await self._observed(service, target)
+        left = Leftovers()
+        if leftovers.sought(service, observed):
+            left = await cleanup.find(
+                self._cluster, service, desired=target.manifests, may_delete=release.cleanup
+            )
+        planned = plan.writes(service, target, observed, leaves=bool(left))
         outcome = SpecOutcome(
             runtime=runtime.name,
             rejection=planned.rejection,
-            warnings=target.warnings,
+            warnings=(
+                *target.warnings,
+                *(() if release.cleanup else leftovers.warnings(service.key, left)),
+            ),
             engine_keyed=target.engine_keyed,
             adopted=planned.adopted,
             taken_over=planned.taken_over,
+            leftovers=left,
         )
         return outcome, planned.writes
 
@@ -227,6 +251,12 @@ class ServiceReconciler:
             about = {"service": str(service.key), "reason": event.reason, "detail": event.message}
             logger.info("objects adopted", extra=about)
             await events.record(self._cluster, service, event, wall=self._wall())
+
+    async def _clean_up(self, service: LLMService, outcome: SpecOutcome) -> SpecOutcome:
+        """Delete what is left over; the outcome with a warning of what could not be."""
+        kept = await cleanup.delete(self._cluster, service, outcome.leftovers)
+        warnings = leftovers.warnings(service.key, kept)
+        return replace(outcome, warnings=(*outcome.warnings, *warnings))
 
     async def _reject(self, service: LLMService, rejection: SpecRejection) -> None:
         """Write the status of a service that gets no objects and no route."""

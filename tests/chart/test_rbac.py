@@ -134,6 +134,20 @@ def test_field_case_106_pods_are_patched_only_where_it_is_asked_for(helm, namesp
     assert rights["", "pods"] == READ
 
 
+@pytest.mark.parametrize("namespaces", [[], ["ai"]])
+def test_what_another_controller_left_is_deleted_only_where_it_is_asked_for(helm, namespaces):
+    role = ("Role", CLUSTER_NAME, "ai") if namespaces else ("ClusterRole", CLUSTER_NAME)
+    documents = helm.render(namespaces=namespaces, migration={"cleanup": True})
+    rights = _rights(_bound(documents, *role))
+    assert rights["", "secrets"] == {"get", "delete"}
+    assert rights["policy", "poddisruptionbudgets"] == {"get", "delete"}
+    container = one(documents, "Deployment")["spec"]["template"]["spec"]["containers"][0]
+    assert {"name": "HEARTH_MIGRATION_CLEANUP", "value": "true"} in container["env"]
+    rights = _rights(_bound(helm.render(namespaces=namespaces), *role))
+    assert rights["", "secrets"] == {"get"}
+    assert ("policy", "poddisruptionbudgets") not in rights
+
+
 def test_names_narrow_what_has_no_other_bound(helm):
     documents = helm.render()
     rules = {
@@ -164,6 +178,7 @@ def test_every_kind_that_the_program_knows_is_reachable(helm):
         ("", "configmaps"),  # only made by people, for `hearth local`
         ("keda.sh", "triggerauthentications"),  # KEDA reads them; Hearth only names them
         ("coordination.k8s.io", "leases"),  # in the release's own namespace
+        ("policy", "poddisruptionbudgets"),  # only where migration.cleanup asks for it
     }
     assert known - without <= set(rights)
 

@@ -46,6 +46,7 @@ SETTINGS = {
     "admin_token": ("admin", "tokenSecret", "name"),
     "backend_guard": ("backends", "guard"),
     "scrape_namespaces": ("backends", "scrapeNamespaces"),
+    "migration_cleanup": ("migration", "cleanup"),
     "mark_loading": ("backends", "markLoading"),
     "prewarm_oras_image": ("prewarm", "orasImage"),
     "log_level": ("log", "level"),

@@ -4,6 +4,9 @@ import pytest
 
 from hearth import names
 from hearth.cluster import kinds
+from hearth.cluster.interface import Forbidden
+from hearth.reconcile.apply import leftovers
+from hearth.reconcile.render.release import Release
 from tests import former_controller
 from tests.reconcile.reconciler_fixture import KEY, ReconcilerFixture
 
@@ -105,3 +108,130 @@ async def test_a_claim_that_differs_is_refused_as_ever(former):
     assert (await world.conditions(group=former.group))["Degraded"] == ("True", "ClaimChanged")
     found = await world.cluster.get(kinds.DEPLOYMENT, "ai", "chat")
     assert names.HASH_ANNOTATION not in found["metadata"].get("annotations", {})
+
+
+async def left(world):
+    """Objects of the former controller's data plane that are there."""
+    found = []
+    for kind, name in leftovers.candidates(KEY):
+        if name in [m["metadata"]["name"] for m in (await world.cluster.list(kind)).items]:
+            found.append(f"{kind.kind} {name}")
+    return found
+
+
+async def warning(world, group):
+    status = (await world.service(group=group))["status"]
+    return next((c["message"] for c in status["conditions"] if c["type"] == "Warning"), "")
+
+
+GATEWAYS = [
+    "Deployment chat-gateway",
+    "PodDisruptionBudget chat-gateway",
+    "Deployment chat-scaler",
+    "Service chat-scaler",
+    "Secret chat-demand-auth",
+]
+
+
+@BOTH
+async def test_gateways_go_once_the_route_serves_where_it_is_asked_for(former):
+    world = ReconcilerFixture(release=Release(cleanup=True))
+    await former_made(world, former, gateways=2)
+    assert await left(world) == GATEWAYS
+    await settle(world)
+    assert await left(world) == []
+    assert await warning(world, former.group) == ""
+    address = await world.cluster.get(kinds.SERVICE, "ai", "chat")
+    assert names.LEFTOVERS_ANNOTATION not in address["metadata"]["annotations"]
+    assert await world.cluster.get(kinds.JOB, "ai", "chat-prewarm")
+
+
+@BOTH
+async def test_gateways_are_named_where_it_is_not(former):
+    world = ReconcilerFixture()
+    await former_made(world, former, gateways=2)
+    await settle(world)
+    assert await left(world) == GATEWAYS
+    said = await warning(world, former.group)
+    for one in ("deployment/chat-gateway", "service/chat-scaler", "secret/chat-demand-auth"):
+        assert one in said
+    assert await world.reconcile_once() == leftovers.READ_AGAIN_S  # nobody tells when they are gone
+    for kind, name in leftovers.candidates(KEY):
+        await world.cluster.delete(
+            {
+                "apiVersion": kind.api_version,
+                "kind": kind.kind,
+                "metadata": {"name": name, "namespace": "ai"},
+            }
+        )
+    await settle(world)
+    assert await warning(world, former.group) == ""
+    assert await world.reconcile_once() is None
+
+
+@BOTH
+async def test_a_cleanup_cut_short_is_finished_by_another_process(former):
+    world = ReconcilerFixture(release=Release(cleanup=True))
+    await former_made(world, former, gateways=2)
+    delete = world.cluster.delete
+
+    async def dies(manifest):
+        raise KeyboardInterrupt
+
+    world.cluster.delete = dies
+    with pytest.raises(KeyboardInterrupt):
+        await world.reconcile_once()
+    assert await left(world) == GATEWAYS
+    world.cluster.delete = delete
+    after = ReconcilerFixture(world.cluster, release=Release(cleanup=True))
+    await settle(after)
+    assert await left(after) == []
+
+
+async def test_leftovers_that_may_not_be_deleted_are_named_and_the_service_is_served():
+    former = former_controller.second()
+    world = ReconcilerFixture(release=Release(cleanup=True))
+    await former_made(world, former, gateways=2)
+
+    async def delete(manifest):
+        raise Forbidden("may not delete")
+
+    world.cluster.delete = delete
+    await settle(world)
+    assert (await world.conditions(group=former.group))["Ready"] == ("True", "ScaledToZero")
+    assert "secret/chat-demand-auth" in await warning(world, former.group)
+
+
+async def test_nothing_is_looked_for_where_nothing_was_taken_over():
+    world = ReconcilerFixture(release=Release(cleanup=True))
+    await world.runtime()
+    await world.user("LLMService")
+    await settle(world)
+    read = []
+    get = world.cluster.get
+
+    async def reading(kind, namespace, name):
+        read.append(name)
+        return await get(kind, namespace, name)
+
+    world.cluster.get = reading
+    await world.reconcile_once()
+    assert read == []
+
+
+async def test_a_folder_that_the_first_reference_filled_is_kept():
+    former = former_controller.first()
+    world = ReconcilerFixture()
+    spec = {"model": {"source": {"uri": "hf://org/m"}}, "runtime": {"name": "stub"}}
+    spec |= {"cache": {"strategy": "HostPath"}}
+    service = await world.user("LLMService", spec=spec)
+    await world.runtime()
+    for one in former.applied(service, cache="HostPath"):
+        await world.cluster.apply(one, manager=former.manager)
+    for _ in range(2):
+        await settle(world)
+        deployment = await world.cluster.get(kinds.DEPLOYMENT, "ai", "chat")
+        volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        paths = [volume["hostPath"]["path"] for volume in volumes if "hostPath" in volume]
+        assert paths == ["/var/lib/hearth/cache/ai-chat"]
+        await world.runtime(image="engine:2")  # and at each change after it

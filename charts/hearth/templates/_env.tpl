@@ -36,6 +36,7 @@
 {{- with .Values.prewarm.orasImage }}
 - {name: HEARTH_PREWARM_ORAS_IMAGE, value: {{ . | quote }}}
 {{- end }}
+- {name: HEARTH_MIGRATION_CLEANUP, value: {{ .Values.migration.cleanup | quote }}}
 - {name: HEARTH_MARK_LOADING, value: {{ .Values.backends.markLoading | quote }}}
 - {name: HEARTH_READY_GRACE, value: {{ .Values.gateway.readyGrace | quote }}}
 - {name: HEARTH_DRAIN_LIMIT, value: {{ .Values.gateway.drainLimit | quote }}}

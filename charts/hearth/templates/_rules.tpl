@@ -44,7 +44,13 @@
 # Keys and certificates, each by the name that a service gives.
 - apiGroups: [""]
   resources: [secrets]
-  verbs: [get]
+  verbs: [get{{ if .Values.migration.cleanup }}, delete{{ end }}]
+{{- if .Values.migration.cleanup }}
+# What a reference project's controller left, each by name and uid.
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, delete]
+{{- end }}
 - apiGroups: [""]
   resources: [events]
   verbs: [create]

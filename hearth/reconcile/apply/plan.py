@@ -9,7 +9,7 @@ from hearth.api import groups
 from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.cluster import kinds
-from hearth.reconcile.apply import drift, ownership, takeover, written_once
+from hearth.reconcile.apply import drift, leftovers, ownership, takeover, written_once
 from hearth.reconcile.render.desired import Desired
 from hearth.reconcile.spec import spec_errors
 
@@ -93,16 +93,19 @@ class Plan:
     """The same of those that another controller applied before."""
 
 
-def writes(service: LLMService, desired: Desired, observed: Iterable[Manifest]) -> Plan:
+def writes(
+    service: LLMService, desired: Desired, observed: Iterable[Manifest], *, leaves: bool = False
+) -> Plan:
     """The writes for one service; none where nothing differs.
 
     `observed`: every object of the namespace that bears a desired kind and name, or the
     service's label.  One that this very LLMService does not control is adopted where Hearth wrote
     it and nothing controls it; else it is left alone, nothing at all is written, and the rejection
-    names it.
+    names it.  `leaves`: whether another project's controller left objects beside these.
     """
     observed_by_id = {_identity(manifest): manifest for manifest in observed}
-    desired_by_id = {_identity(manifest): manifest for manifest in desired.manifests}
+    manifests = leftovers.marked(desired.manifests, service.key) if leaves else desired.manifests
+    desired_by_id = {_identity(manifest): manifest for manifest in manifests}
     problems = [
         problem
         for identity, manifest in desired_by_id.items()
@@ -165,7 +168,10 @@ def _steps(desired: Manifest, observed: Manifest | None, replicas: int) -> Itera
     elif kind == kinds.PVC:
         if not drift.matches(_metadata(desired, "labels"), _metadata(observed, "labels")):
             yield Apply(_unwritten(_identified(desired, observed)))
-    elif kind.kind not in written_once.KINDS and not drift.matches(desired, observed):
+    elif kind.kind not in written_once.KINDS and (
+        not drift.matches(desired, observed)
+        or (leftovers.is_marked(observed) and not leftovers.is_marked(desired))
+    ):
         yield Apply(_identified(desired, observed))
 
 

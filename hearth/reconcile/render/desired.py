@@ -68,6 +68,7 @@ def render(
             key=service.key,
             group=service.group,
             apart=host_folder is not None and host_folder.apart,
+            former=host_folder is not None and host_folder.former,
         )
     except options.BadOption as error:
         raise SpecError(spec_errors.RENDER, str(error)) from error

@@ -4,7 +4,7 @@ Namespace `a-b` with a service `c`, and `a` with `b-c`, would be one folder with
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from hearth.api import groups
@@ -19,6 +19,8 @@ class HostFolder:
 
     apart: bool = False
     """Whether it is a folder that no other service can have by name."""
+    former: bool = False
+    """Whether it is the one that the first reference's controller gave the service."""
     warnings: tuple[str, ...] = ()
 
 
@@ -28,12 +30,8 @@ def index_keys(manifest: Manifest) -> Iterator[str]:
     uri = _part(_part(spec, "model"), "source").get("uri")
     staged = isinstance(uri, str) and uri.startswith("pvc://")
     group = str(manifest.get("apiVersion", "")).partition("/")[0]
-    if (
-        _part(spec, "cache").get("strategy") == "HostPath"
-        and group == groups.NOCTAYA
-        and not staged
-    ):
-        yield volume.host_folder(key_of(manifest), group)
+    if _part(spec, "cache").get("strategy") == "HostPath" and group in groups.GROUPS and not staged:
+        yield volume.host_folder(key_of(manifest), group, former=True)
 
 
 def choose(
@@ -42,24 +40,29 @@ def choose(
     """`sharing`: every LLMService with the same index key, this one too.  `deployment`: its own.
 
     The older service has the folder.  The other gets one apart, and keeps it when the older one is
-    gone: what it has downloaded is there.
+    gone: what it has downloaded is there.  In the first group each has one of its own, and the one
+    of its reference for as long as its Deployment mounts that.
     """
     own = volume.host_folder(service.key, service.group)
+    shared = volume.host_folder(service.key, service.group, former=True)
     apart = volume.host_folder(service.key, service.group, apart=True)
+    mounted = _mounted(deployment)
+    former = own != shared and shared in mounted
+    if own != shared and not former:
+        return HostFolder()
     others = [one for one in sharing if key_of(one) != service.key]
     older = any(_age(one) < (service.metadata.creation_timestamp, service.key) for one in others)
-    stays = apart != own and apart in _mounted(deployment)
+    leaves = older or (apart != own and apart in mounted)
+    chosen = HostFolder(apart=leaves, former=former and not leaves)
     if not others:
-        return HostFolder(apart=stays)
+        return chosen
     named = ", ".join(sorted(str(key_of(one)) for one in others))
-    chosen = apart if older or stays else own
-    return HostFolder(
-        apart=older or stays,
-        warnings=(
-            f"spec.cache: by its name, {own} on the nodes would be the folder of LLMService {named}"
-            f" as well; this service's is {chosen}, and no two write to one. Rename one of them",
-        ),
+    warning = (
+        f"spec.cache: by its name, {shared} on the nodes would be the folder of LLMService {named}"
+        f" as well; this service's is {apart if leaves else shared}, and no two write to one."
+        " Rename one of them"
     )
+    return replace(chosen, warnings=(warning,))
 
 
 def _age(manifest: Manifest) -> tuple[str, ServiceKey]:

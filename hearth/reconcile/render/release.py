@@ -43,6 +43,8 @@ class Release:
     """What pulls models of registries (oci://)."""
     jobs: bool = True
     """Whether Hearth may read and write Jobs: without, none is rendered."""
+    cleanup: bool = False
+    """Whether what another project's controller left of a service is deleted."""
     mark_loading: bool = False
     """Whether pods that load are marked for autoscalers of nodes."""
 

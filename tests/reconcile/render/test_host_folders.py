@@ -9,8 +9,8 @@ from hearth.reconcile.render.release import Release
 from tests.reconcile.builders import find, merged, runtime, service_manifest
 
 NOCTAYA, HEARTH = "serving.noctaya.io", "serving.hearth.dev"
-FIRST, SECOND = "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
-SHARED = "/var/lib/noctaya/cache/a-b-c"
+BEFORE, FIRST, SECOND = "2025-12-31T23:59:59Z", "2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"
+SHARED, FORMER = "/var/lib/noctaya/cache/a-b-c", "/var/lib/hearth/cache/a-b-c"
 
 
 def manifest(key="a-b/c", *, group=NOCTAYA, created=FIRST, strategy="HostPath", uri="hf://o/m"):
@@ -26,7 +26,7 @@ def manifest(key="a-b/c", *, group=NOCTAYA, created=FIRST, strategy="HostPath", 
     [
         (manifest(), [SHARED]),
         (manifest("a/b-c"), [SHARED]),
-        (manifest(group=HEARTH), []),
+        (manifest(group=HEARTH), [FORMER]),
         (manifest(strategy="None"), []),
         (manifest(uri="pvc://staged/m"), []),
         (merged(manifest(), {"spec": 7}), []),
@@ -70,6 +70,33 @@ def test_field_case_140_never_two_writers(of, others, mounted, apart):
 def test_a_service_of_the_first_group_has_its_own_folder():
     of = manifest(group=HEARTH)
     assert host_folders.choose(LLMService.model_validate(of), [], None) == HostFolder()
+
+
+@pytest.mark.parametrize(
+    ("others", "mounted", "found"),
+    [
+        ([], "", HostFolder()),  # a new one
+        ([], "/var/lib/hearth/cache/a-b/c", HostFolder()),
+        ([], FORMER, HostFolder(former=True)),  # filled by its reference's controller
+        ([manifest("a/b-c", group=HEARTH, created=SECOND)], "", HostFolder()),
+        ([manifest("a/b-c", group=HEARTH, created=SECOND)], FORMER, HostFolder(former=True)),
+        ([manifest("a/b-c", group=HEARTH, created=BEFORE)], FORMER, HostFolder(apart=True)),
+    ],
+)  # fmt: skip
+def test_the_folder_that_the_first_reference_filled_is_kept(others, mounted, found):
+    got = decide(manifest(group=HEARTH), *others, mounted=mounted)
+    assert (got.apart, got.former) == (found.apart, found.former)
+    assert bool(got.warnings) == (bool(others) and mounted == FORMER)
+    for said in got.warnings:
+        assert FORMER in said and ("is /var/lib/hearth/cache/a-b/c," in said) == found.apart
+
+
+def test_the_kept_folder_is_what_is_mounted():
+    of = LLMService.model_validate(manifest(group=HEARTH))
+    for folder, path in ((None, "/var/lib/hearth/cache/a-b/c"), (HostFolder(former=True), FORMER)):
+        found = desired.render(of, runtime(), release=Release(), host_folder=folder)
+        volumes = find(found, "Deployment")["spec"]["template"]["spec"]["volumes"]
+        assert [v["hostPath"]["path"] for v in volumes if "hostPath" in v] == [path]
 
 
 def test_field_case_140_the_folder_apart_is_what_is_mounted():
