@@ -64,6 +64,7 @@ def in_the_box() -> list[Work]:
         tests("failures", "test_failures.py", quiet_s=30, fixed_s=50),
         tests("the rest of scaling", "test_scaling.py", but=SHORT_LIFE, quiet_s=30, fixed_s=30),
         tests("Helm", "test_helm.py", quiet_s=80, fixed_s=80),
+        tests("a move", "test_move.py", quiet_s=50, fixed_s=45),
         tests("mutual TLS", "test_mutual_tls.py", quiet_s=20, fixed_s=80),
         tests("a real model", "test_llama.py", quiet_s=20, fixed_s=15),
         tests("many services", "test_many.py", quiet_s=80, fixed_s=90, box=ANOTHER),

@@ -59,7 +59,7 @@ class Release:
         self.session = session
         self.helm = helm
 
-    async def install(self, verb: str = "install", **values) -> None:
+    async def install(self, verb: str = "install", *flags: str, **values) -> None:
         """`helm install` (or upgrade), and wait until it can be used."""
         await run(
             self.helm,
@@ -70,6 +70,7 @@ class Release:
             HOME,
             "--values",
             "-",
+            *flags,
             stdin=json.dumps(VALUES | values),
         )
         await kubectl("-n", HOME, "rollout", "status", f"deployment/{NAME}", worlds.WITHIN)
