@@ -189,13 +189,18 @@ def explain(error: BaseException, hub: Any, cache: str) -> tuple[str, bool]:
     if isinstance(error, WrongSizeError) or re.search(
         "Mismatch|Integrity|Consistency", names + text
     ):
-        return f"wrong size from {hub.host}: {error}", True
+        return f"wrong size from {hub.host}: {first_line(error)}", True
     if status:
         return f"{status} from {hub.host} for {hub.model}", True
     if re.search("Conn|Timeout|Network|Proxy|SSL|Protocol|Chunked|Incomplete|gaierror", names):
         last = chain[-1]
-        return f"{hub.host} cannot be reached: {type(last).__name__}: {last}", True
-    return f"{type(error).__name__}: {error}", True
+        return f"{hub.host} cannot be reached: {type(last).__name__}: {first_line(last)}", True
+    return f"{type(error).__name__}: {first_line(error)}", True
+
+
+def first_line(error: BaseException) -> str:
+    """What happened; libraries go on with what one might do to them."""
+    return str(error).strip().partition("\n")[0]
 
 
 def complete(hub: Any, cache: str) -> tuple[str, str, int, int]:
