@@ -12,7 +12,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 LIMIT = 450
-LONGER = {"proxy/wire/exchange.py": 860}
+LONGER = {"proxy/wire/exchange.py": 830}
 """Files whose one class would only be cut in two: see docs/decisions.md."""
 
 UNTESTED = {

@@ -20,13 +20,13 @@ from hearth.proxy import error_messages
 from hearth.proxy.body.body_budget import BufferedBody
 from hearth.proxy.errors import ErrorBody, ErrorCode, GatewayError
 from hearth.proxy.observer import BodyBytes, Outcome, RequestDetails
-from hearth.proxy.routing import admission, api_paths, load_balancer
+from hearth.proxy.routing import admission, load_balancer
 from hearth.proxy.routing.endpoint_queue import EndpointSlot, shutting_down
 from hearth.proxy.routing.upstream_models import NotAsked
 from hearth.proxy.routing.usable_endpoints import Availability
 from hearth.proxy.wire import head_parser, response_relay
 from hearth.proxy.wire.deadlines import NEVER
-from hearth.proxy.wire.head_cache import ResponseTemplate, cors_lines
+from hearth.proxy.wire.head_cache import ResponseTemplate, response_writer
 from hearth.proxy.wire.plain_request import PlainRequest
 from hearth.proxy.wire.request import Request
 from hearth.proxy.wire.response_relay import RelayState, ResponseRelay
@@ -155,7 +155,7 @@ class Exchange:
                 self._take_slot(asked.slot, asked)
         else:
             self._request = asked
-            self._response = _response_to(asked.head, shared)
+            self._response = response_writer(asked.head, shared.config, shared.request_ids)
         shared.running.add(self)
 
     # What only some exchanges need
@@ -173,7 +173,9 @@ class Exchange:
         """Of a plain one it is made on first use; from then on `received` parses what comes."""
         if self._response is None:
             assert self._plain is not None
-            self._response = _response_to(self._plain.template.head, self._shared)
+            self._response = response_writer(
+                self._plain.template.head, self._shared.config, self._shared.request_ids
+            )
         return self._response
 
     @property
@@ -439,7 +441,7 @@ class Exchange:
     def _relay_head(self, head: head_parser.ResponseHead, rest: bytes) -> None:
         shared = self._shared
         assert self.slot is not None
-        if head.status == 503 and self._loading(self.slot.backend.uid) and not _by_sidecar(head):
+        if head.status == 503 and self._is_loading(head, self.slot.backend.uid):
             self._give_up_endpoint()
             self._enter(ExchangeState.BACKOFF, shared.deadlines.time() + self._backoff_s)
             self._backoff_s = min(self._backoff_s * 2, _LONGEST_BACKOFF_S)
@@ -539,17 +541,15 @@ class Exchange:
             case RelayState.OPEN:
                 pass
 
-    def _loading(self, uid: str) -> bool:
-        """Whether a 503 only says that the model is still being loaded."""
+    def _is_loading(self, head: head_parser.ResponseHead, uid: str) -> bool:
         shared = self._shared
         route = shared.routes.find(self.service)
-        return (
-            self.is_demand
-            and route is not None
-            and route.cold_start is ColdStart.KEEPALIVE
-            and not shared.balancer.has_answered(uid)
-            and (self.waited or shared.demand.leased(self.service))
-            and shared.deadlines.time() + self._backoff_s < self.activation_deadline
+        return self.is_demand and response_relay.is_loading(
+            head,
+            holds=route is not None and route.cold_start is ColdStart.KEEPALIVE,
+            has_answered=shared.balancer.has_answered(uid),
+            activates=self.waited or shared.demand.leased(self.service),
+            left_s=self.activation_deadline - shared.deadlines.time() - self._backoff_s,
         )
 
     def _broken_off(self) -> None:
@@ -828,19 +828,3 @@ class Exchange:
     def _address(self) -> tuple[str, int]:
         assert self.slot is not None
         return self.slot.backend.host, self.slot.backend.port
-
-
-def _response_to(head: head_parser.RequestHead, shared: Shared) -> ResponseWriter:
-    return ResponseWriter(
-        http11=head.http11,
-        last=not head.keep_alive,
-        extra=cors_lines(head, shared.config),
-        ids=shared.request_ids,
-        request_id=head.request_id,
-        dialect=api_paths.dialect(head.path),
-    )
-
-
-def _by_sidecar(head: head_parser.ResponseHead) -> bool:
-    """Whether a proxy beside the engine responds instead: the engine may have died of it."""
-    return any(low == b"server" and b"envoy" in value.lower() for low, _, value in head.fields)

@@ -12,6 +12,7 @@ from hearth.api.meta import ServiceKey
 from hearth.proxy import cors
 from hearth.proxy.body import multipart
 from hearth.proxy.config import GatewayConfig
+from hearth.proxy.request_ids import RequestIds
 from hearth.proxy.routing import api_paths, auth
 from hearth.proxy.routing.hosts import Scope
 from hearth.proxy.routing.model_ids import find
@@ -261,6 +262,20 @@ def cors_lines(head: head_parser.RequestHead, config: GatewayConfig) -> bytes:
         return b""
     origin = head.field(b"origin").decode("latin-1") or None
     return header_rules.field_lines(cors.response_fields(origin, config.cors_origins).items())
+
+
+def response_writer(
+    head: head_parser.RequestHead, config: GatewayConfig, ids: RequestIds
+) -> ResponseWriter:
+    """What writes the response to a request."""
+    return ResponseWriter(
+        http11=head.http11,
+        last=not head.keep_alive,
+        extra=cors_lines(head, config),
+        ids=ids,
+        request_id=head.request_id,
+        dialect=api_paths.dialect(head.path),
+    )
 
 
 def cross_site(head: head_parser.RequestHead, config: GatewayConfig) -> bool:

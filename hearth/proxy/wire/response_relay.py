@@ -226,3 +226,25 @@ def is_complete(*, must_end: bool, status: int, events: bool, whole: bool) -> bo
     whole (`whole`).  `must_end`: its API has one.
     """
     return whole or not (must_end and events and status == 200)
+
+
+def is_loading(
+    head: head_parser.ResponseHead,
+    *,
+    holds: bool,
+    has_answered: bool,
+    activates: bool,
+    left_s: float,
+) -> bool:
+    """Whether a 503 only says that the model is still being loaded, and is no response yet.
+
+    `holds`: its service lets requests wait; `has_answered`: the endpoint served before;
+    `activates`: an activation runs, or the request waited for one; `left_s`: of the time that it
+    may wait, after the pause before it is sent again.
+    """
+    return holds and activates and left_s > 0 and not has_answered and not _is_by_sidecar(head)
+
+
+def _is_by_sidecar(head: head_parser.ResponseHead) -> bool:
+    """Whether a proxy beside the engine responds instead: the engine may have died of it."""
+    return any(low == b"server" and b"envoy" in value.lower() for low, _, value in head.fields)

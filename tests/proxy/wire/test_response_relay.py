@@ -235,6 +235,28 @@ def test_only_what_nobody_can_have_processed_goes_again(undelivered, reused, fol
     assert response_relay.after_loss(undelivered=undelivered, reused=reused) is following
 
 
+LOADING = {"holds": True, "has_answered": False, "activates": True, "left_s": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("facts", "server", "loading"),
+    [
+        ({}, b"uvicorn", True),
+        ({}, b"", True),
+        ({"holds": False}, b"", False),
+        ({"has_answered": True}, b"", False),
+        ({"activates": False}, b"", False),
+        ({"left_s": 0.0}, b"", False),
+        ({}, b"istio-Envoy", False),
+    ],
+)
+def test_when_a_503_says_only_that_the_model_is_being_loaded(facts, server, loading):
+    field = b"Server: %b\r\n" % server if server else b""
+    text = b"HTTP/1.1 503 Busy\r\n%bContent-Length: 0\r\n\r\n" % field
+    head = head_parser.parse_response(text)
+    assert response_relay.is_loading(head, **LOADING | facts) is loading
+
+
 @pytest.mark.parametrize(
     ("must_end", "status", "events", "whole", "complete"),
     [

@@ -4,7 +4,7 @@ import pytest
 
 from hearth.proxy.errors import Dialect
 from hearth.proxy.wire.framing import LAST_CHUNK, ChunkedBody, chunk
-from hearth.proxy.wire.stream_end import StreamEnd
+from hearth.proxy.wire.stream_end import StreamEnd, last_events
 
 CHAT, RESPONSES, MESSAGES = Dialect.COMPLETIONS, Dialect.RESPONSES, Dialect.MESSAGES
 COMPLETED = b'event: response.completed\ndata: {"type":"response.completed","response":{}}\n\n'
@@ -95,3 +95,8 @@ def test_field_case_c3_a_last_event_in_many_chunks_is_one(size):
     assert followed([*chunks, LAST_CHUNK]), "each read by itself"
     assert followed([b"".join(chunks) + LAST_CHUNK])
     assert not followed([*chunks[:-1], LAST_CHUNK]), "half of it"
+
+
+def test_what_says_that_a_stream_is_whole():
+    assert last_events(Dialect.COMPLETIONS) == ("[DONE]",)
+    assert last_events(Dialect.MESSAGES) == ("message_stop",)
