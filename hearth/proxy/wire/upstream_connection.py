@@ -115,11 +115,12 @@ class UpstreamConnection(asyncio.Protocol):
         self._owner = owner
         write = self._transport.write
         self._before = self._written
-        size = len(head) + sum(map(len, pieces))
-        self._written += size
         if not pieces:
+            self._written += len(head)
             write(head)
             return
+        size = len(head) + sum(map(len, pieces))
+        self._written += size
         if size < _JOIN_BYTES:
             write(b"".join((head, *pieces)))
             return
