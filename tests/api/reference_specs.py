@@ -99,6 +99,22 @@ SPECS = (
 )  # fmt: skip
 """Beside the rows of `samples.EVERYTHING`, which set every field."""
 
+RUNTIMES: tuple[dict[str, Any], ...] = (
+    {"metrics": {"path": "/metrics", "port": "http", "queueDepth": ""}},
+    {"metrics": {"path": "/m", "port": "elsewhere", "queueDepth": "w", "ttft": "", "running": ""}},
+    {"accelerator__scheduler": {}},
+    {"accelerator__scheduler": {"name": "", "queue": ""}},
+    {"accelerator__scheduler": {"name": "yunikorn"}},
+    {"accelerator__sharing": {"supported": True}},
+    {"container__env": [{"name": "A", "value": "", "valueFrom": {"fieldRef": {"fieldPath": "x"}}}]},
+    {"container__env": [{"name": "A"}]},
+    {"container__port": {"name": "api", "containerPort": 1}},
+    {"health": {"readiness": {"httpGet": {"port": "http"}, "periodSeconds": 0}}},
+    {"lifecycle": {"terminationGracePeriodSeconds": 1, "preStopDrain": False}},
+    {"priority": -5, "family": "vllm"},
+)
+"""The same of runtimes, in both groups: each serves."""
+
 STORED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("spec.scaling.scaleDownStabilization", {"scaling": {"scaleDownStabilization": "1500ms"}}),
     ("spec.scaling.scaleDownStabilization", {"scaling": {"scaleDownStabilization": "61m"}}),

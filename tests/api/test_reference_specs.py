@@ -33,6 +33,15 @@ def test_a_spec_that_a_reference_lets_in_is_let_in(group, spec):
 
 
 @pytest.mark.parametrize("group", groups.GROUPS)
+@pytest.mark.parametrize("changes", reference_specs.RUNTIMES, ids=str)
+def test_a_runtime_that_a_reference_lets_in_is_let_in(group, changes):
+    manifest = samples.runtime(group, **changes)
+    structure = schema.of("InferenceRuntime", group)
+    jsonschema.validate(manifest, structure, cls=jsonschema.Draft7Validator)
+    assert rules.broken(schema.with_defaults(manifest, structure)) == []
+
+
+@pytest.mark.parametrize("group", groups.GROUPS)
 def test_field_case_90_a_rule_that_a_reference_lacks_blocks_no_status(group):
     """Before Kubernetes 1.30 every rule is judged at every write, also of the status."""
     for rule in rules.of("LLMService", group):

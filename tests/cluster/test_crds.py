@@ -306,6 +306,12 @@ class TestWhatIsPublished:
         answer = await client.ask(service(group, **spec.changes))
         assert answer.status == 201, answer.body
 
+    @pytest.mark.parametrize("group", groups.GROUPS)
+    async def test_runtimes_that_a_reference_lets_in_are_accepted(self, client, group):
+        for changes in reference_specs.RUNTIMES:
+            answer = await client.ask(runtime(group, **changes))
+            assert answer.status == 201, answer.body
+
     @pytest.mark.parametrize("number", range(len(EVERYTHING + RESERVED)))
     async def test_reference_manifests_are_stored_unchanged(self, client, number):
         manifest = (EVERYTHING + RESERVED)[number]

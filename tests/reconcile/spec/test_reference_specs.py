@@ -2,6 +2,7 @@
 
 import pytest
 
+from hearth.api import groups
 from hearth.api.meta import Manifest
 from hearth.api.runtime import InferenceRuntime
 from hearth.reconcile.render import desired
@@ -40,6 +41,16 @@ def test_what_comes_of_it(group, spec):
     else:
         assert not isinstance(got, SpecRejection)
         assert [spec.words in sentence for sentence in got] == [True] * bool(spec.words)
+
+
+@pytest.mark.parametrize("group", groups.GROUPS)
+@pytest.mark.parametrize("changes", reference_specs.RUNTIMES, ids=str)
+def test_a_runtime_that_a_reference_lets_in_serves(group, changes):
+    runtime = InferenceRuntime.model_validate(samples.runtime(group, **changes))
+    assert parse.runtime_rejection(runtime) is None
+    parsed = parse.parse(samples.service(group))
+    picked = runtime_selection.pick(parsed.service, [runtime])
+    assert desired.render(parsed.service, picked, release=Release()).manifests
 
 
 @pytest.mark.parametrize(("field", "changes"), reference_specs.STORED, ids=str)
