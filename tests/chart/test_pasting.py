@@ -21,6 +21,7 @@ _RECORD = """\
 case " $* " in
   *" -f - "*) cat >"$PASTED/manifests.yaml" ;;
   *" -o name"*) echo crd/llmservices.serving.hearth.dev ;;
+  *" -o yaml"*) cat "$STORED" ;;
 esac
 """
 """Stands where kubectl, helm and curl would: writes down what it was called with."""
@@ -38,11 +39,15 @@ def paste(tmp_path):
     def call(block):
         for left in ("commands", "manifests.yaml"):
             (tmp_path / left).unlink(missing_ok=True)
-        env = os.environ | {"PATH": f"{programs}:{os.environ['PATH']}", "PASTED": str(tmp_path)}
+        env = os.environ | {
+            "PATH": f"{programs}:{os.environ['PATH']}",
+            "PASTED": str(tmp_path),
+            "STORED": str(ROOT / "examples" / "noctaya.yaml"),
+        }
         done = subprocess.run(
             ["bash", "-euo", "pipefail"],
             input=block,
-            cwd=ROOT,
+            cwd=tmp_path,
             env=env,
             capture_output=True,
             text=True,
