@@ -187,7 +187,7 @@ async def test_field_case_52_the_scaler_answers_before_the_first_scaled_object_i
 
 class Broken(LocalCluster):
     async def list(self, kind, **where):
-        if kind == kinds.POD:
+        if kind == kinds.DEPLOYMENT:
             raise ValueError("broken")
         return await super().list(kind, **where)
 

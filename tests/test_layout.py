@@ -40,6 +40,7 @@ ALSO = {
     "cluster/test_admission.py", "cluster/test_contract.py", "cluster/test_crds.py",
     "cluster/test_controllers.py", "cluster/test_pod_ownership.py", "cluster/test_takeover.py",
     "reconcile/test_golden.py", "reconcile/test_takeover.py",
+    "reconcile/test_prewarm.py",
     "proxy/wire/test_both_ways.py", "proxy/wire/test_hazards.py",
     "test_docs.py", "test_field_cases.py", "test_glossary.py", "test_hanging.py", "test_hazards.py",
     "test_layout.py", "test_loggers.py", "test_main.py",

@@ -40,9 +40,9 @@ class Informer:
 
     `indexes` make look-ups cost what they find.  `managed_fields=False` leaves
     `metadata.managedFields` out of the copy; `keep` makes of an object what is kept of it.  A kind
-    that the cluster does not serve is a state (`available`), tried again every
-    `missing_retry_s`; everything is listed anew every `relist_s`, since a watch may lose changes
-    without an error.
+    that the cluster does not serve is a state (`available`), tried again every `missing_retry_s`;
+    so is, where it `may_be_forbidden`, one that may not be read.  Everything is listed anew every
+    `relist_s`, since a watch may lose changes without an error.
     """
 
     def __init__(
@@ -57,6 +57,7 @@ class Informer:
         keep: Callable[[Manifest], Manifest] | None = None,
         relist_s: float = 4 * 3600.0,
         missing_retry_s: float = 60.0,
+        may_be_forbidden: bool = False,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -71,12 +72,13 @@ class Informer:
         """How often failures kept it without a watch for more than a second."""
         self._cluster = cluster
         self._namespace = namespace
-        self._labels = labels
+        self.labels = labels
         self._indexes = {"namespace": _namespaces, **(indexes or {})}
         self._managed_fields = managed_fields
         self._keep = keep
         self._relist_s = relist_s
         self._missing_retry_s = missing_retry_s
+        self._may_be_forbidden = may_be_forbidden
         self._backoff = backoff or Backoff(0.5, 30.0)
         self._clock = clock
         self._objects: dict[ServiceKey, Manifest] = {}
@@ -144,9 +146,16 @@ class Informer:
                     await self._rest(error, failures, after="list")
 
     async def _list(self) -> None:
-        listing = await self._cluster.list(
-            self.kind, namespace=self._namespace, labels=self._labels
-        )
+        """Raises KindMissing where there is nothing to read."""
+        try:
+            listing = await self._cluster.list(
+                self.kind, namespace=self._namespace, labels=self.labels
+            )
+        except Forbidden as error:
+            if not self._may_be_forbidden:
+                raise
+            self.forbidden = True
+            raise KindMissing(str(error)) from error
         self._hear(listing.version)
         self.forbidden = False
         flips, self.available = not self.available, True
@@ -195,7 +204,7 @@ class Informer:
 
     async def _watch(self) -> None:
         stream = self._cluster.watch(
-            self.kind, since=self._version, namespace=self._namespace, labels=self._labels
+            self.kind, since=self._version, namespace=self._namespace, labels=self.labels
         )
         async with aclosing(stream) as changes:
             async for change in changes:
@@ -219,7 +228,11 @@ class Informer:
             self._put(key, None)
         self.synced.set()
         if flips:
-            logger.warning("kind is not served", extra={"kind": str(self.kind)})
+            about = {"kind": str(self.kind)}
+            if self.forbidden:
+                logger.warning("kind may not be read", extra=about)
+            else:
+                logger.warning("kind is not served", extra=about)
             self._flip()
 
     def _flip(self) -> None:

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 
 from pydantic import ValidationError
 
@@ -28,10 +29,22 @@ OWNED_AND_POLICIES = (*OWNED, kinds.NETWORK_POLICY)
 _SERVICE = "service"
 _RUNTIME = "runtime"
 _FOLDER = "folder"
+_PREWARM = "prewarm"
 _OURS = {"app.kubernetes.io/managed-by": names.MANAGER}
 _BACKENDS: LabelSelector = {names.SERVICE_LABEL: None}
 """Pods, and what stands above them: those of a Deployment that another controller made bear that
 one's name as their manager."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrewarmObjects:
+    """The Job that fetches one service's weights, and what belongs to it."""
+
+    job: Manifest | None = None
+    """None where there is none, or somebody else's of that name."""
+    pods: tuple[Manifest, ...] = ()
+    claim: Manifest | None = None
+    """What it fills, where that is a claim."""
 
 
 class Caches:
@@ -84,9 +97,17 @@ class Caches:
                 managed_fields=True,
                 keep=None if kind == kinds.DEPLOYMENT else takeover.trim_managed_fields,
                 missing_retry_s=missing_retry_s,
+                # Roles of an older release may not name them.
+                may_be_forbidden=kind == kinds.JOB,
             )
             for kind in owned
         }
+        self._prewarm_pods = Informer(
+            cluster,
+            kinds.POD,
+            labels={names.PREWARM_LABEL: None},
+            indexes={_PREWARM: by_label(names.PREWARM_LABEL)},
+        )
         self._pods = Informer(
             cluster, kinds.POD, labels=_BACKENDS, indexes={_SERVICE: by_label(names.SERVICE_LABEL)}
         )
@@ -110,8 +131,10 @@ class Caches:
             informer.listen(functools.partial(self._runtime_changed, group))
         for informer in (*self._owned.values(), self._pods):
             informer.listen(self._owned_changed)
+        self._prewarm_pods.listen(self._owned_changed)
         self._replica_sets.listen(self._replica_set_changed)
         self.listen_keda(self._all_changed)
+        self._owned[kinds.JOB].listen_available(lambda _: self._all_changed())
 
     @property
     def informers(self) -> tuple[Informer, ...]:
@@ -120,6 +143,7 @@ class Caches:
             *self._runtimes.values(),
             *self._owned.values(),
             self._pods,
+            self._prewarm_pods,
             *((self._replica_sets,) if self._has_replica_sets else ()),
         )
 
@@ -127,6 +151,11 @@ class Caches:
     def keda(self) -> bool:
         """Whether the cluster serves ScaledObjects."""
         return self._owned[kinds.SCALED_OBJECT].available
+
+    @property
+    def jobs(self) -> bool:
+        """Whether Hearth may read Jobs."""
+        return self._owned[kinds.JOB].available
 
     def listen_keda(self, listener: Callable[[], None]) -> Callable[[], None]:
         """Call `listener` whenever `keda` changes; returns how to stop it."""
@@ -146,7 +175,9 @@ class Caches:
 
         stops = [
             self._pods.listen(changed),
+            self._prewarm_pods.listen(changed),
             self._owned[kinds.DEPLOYMENT].listen(changed),
+            self._owned[kinds.JOB].listen(changed),
             self._replica_sets.listen(linked),
         ]
 
@@ -261,6 +292,20 @@ class Caches:
             self._own_pods.pop(uid, None)
         return found
 
+    def prewarm(self, service: LLMService) -> PrewarmObjects:
+        """What fetches the weights of this very service."""
+        key = service.key
+        job = self._owned[kinds.JOB].get(ServiceKey(key.namespace, names.prewarm_job(key)))
+        if job is None or not ownership.controlled(service, job):
+            return PrewarmObjects()
+        uid = job["metadata"]["uid"]
+        pods = self._prewarm_pods.find(_PREWARM, key)
+        return PrewarmObjects(
+            job=job,
+            pods=tuple(pod for pod in pods if ownership.controller(pod).get("uid") == uid),
+            claim=self._owned[kinds.PVC].get(ServiceKey(key.namespace, names.cache_pvc(key))),
+        )
+
     def _latest(self, copy: Manifest) -> Manifest:
         uid = copy["metadata"]["uid"]
         over, stored = self._own_writes.get(uid, ("", copy))
@@ -353,7 +398,8 @@ def _version(manifest: Manifest) -> str:
 
 
 def _service_of(manifest: Manifest | None) -> ServiceKey | None:
-    """The service that an object's label names."""
+    """The service that an object's label names: its own, or the one that it fetches weights for."""
     metadata = manifest["metadata"] if manifest is not None else {}
-    name = (metadata.get("labels") or {}).get(names.SERVICE_LABEL)
+    labels = metadata.get("labels") or {}
+    name = labels.get(names.SERVICE_LABEL, labels.get(names.PREWARM_LABEL))
     return None if name is None else ServiceKey(metadata.get("namespace", ""), name)

@@ -119,15 +119,24 @@ def scale(
 
 def _delay(observed: Observed, phase: str, key_problem: str | None) -> Delay | None:
     """Why nobody can be let in; else what the Ready condition says, where it may go on being so: no
-    node has room, or a quota.
+    node has room, or a quota, or the weights are not there yet.
 
     A container that cannot be started is a failure a moment later, and told as that.
     """
     if key_problem is not None:
         brief = "its API key cannot be checked"
         return Delay(reason=API_KEY_UNAVAILABLE, message=key_problem, brief=brief)
-    lasting = observed.stage in (Stage.NONE, Stage.REFUSED, Stage.UNSCHEDULED)
-    if phase not in ("Pending", "Loading") or not lasting or not observed.message:
+    lasting = observed.stage in (
+        Stage.NONE,
+        Stage.REFUSED,
+        Stage.UNSCHEDULED,
+        Stage.PREWARMING,
+    )
+    wanted = phase in ("Pending", "Loading")
+    # A pod that nobody wants yet would wait for them as well.
+    if phase == "ScaledToZero" and observed.stage is Stage.PREWARMING:
+        wanted = True
+    if not wanted or not lasting or not observed.message:
         return None
     return Delay(reason=observed.stage.value, message=observed.message, brief=observed.brief)
 

@@ -16,9 +16,10 @@ from hearth.reconcile.apply.leftovers import Leftovers
 from hearth.reconcile.caches import Caches
 from hearth.reconcile.render import scaled_object
 from hearth.reconcile.route import route, scale
-from hearth.reconcile.status import observation, status
+from hearth.reconcile.status import observation, prewarm_progress, status
 from hearth.reconcile.status.observation import Observed, Stage
 from hearth.reconcile.status.pod_failures import PodHistory
+from hearth.reconcile.status.prewarm_progress import PrewarmProgress
 from hearth.routes import RouteTable, SpecRejection
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,8 @@ class SpecOutcome:
     """The same of those that it takes over from another controller."""
     leftovers: Leftovers = field(default_factory=Leftovers)
     """What else that controller made."""
+    their_job: Manifest | None = None
+    """The Job of another controller that fetches, or fetched, the weights."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +94,8 @@ class RoutePublisher:
         self._wall = wall
         self._histories: dict[ServiceKey, PodHistory] = {}
         self._outcomes: dict[ServiceKey, tuple[LLMService, SpecOutcome]] = {}
+        self._said: dict[ServiceKey, tuple[str, str]] = {}
+        """By service, the uid of the Job that fetches its weights, and what that said last."""
         self._unseen: dict[ServiceKey, Manifest] = {}
         """ScaledObjects that were written and are not in the cache yet."""
 
@@ -147,6 +152,7 @@ class RoutePublisher:
         """Drop the route and the demand of a service."""
         self._histories.pop(key, None)
         self._outcomes.pop(key, None)
+        self._said.pop(key, None)
         self._unseen.pop(key, None)
         self._routes.drop(key)
         self._demand.drop(key)
@@ -155,7 +161,24 @@ class RoutePublisher:
         if key in self._outcomes:
             self.publish(*self._outcomes[key])
 
-    def _observe(self, service: LLMService, backend: ownership.Backend) -> Observed:
+    def _prewarm(self, service: LLMService, their_job: Manifest | None) -> PrewarmProgress:
+        own = self._caches.prewarm(service)
+        job = own.job or their_job
+        if job is None:
+            self._said.pop(service.key, None)
+            return PrewarmProgress()
+        uid, said = self._said.get(service.key, ("", ""))
+        if not uid:  # another leader heard it, if anybody did
+            said = prewarm_progress.said_in(c.message for c in service.status.conditions)
+        elif uid != job["metadata"]["uid"]:
+            said = ""
+        found = prewarm_progress.observe(job, own.pods, claim=own.claim, said=said)
+        self._said[service.key] = (job["metadata"]["uid"], found.said)
+        return found
+
+    def _observe(
+        self, service: LLMService, backend: ownership.Backend, their_job: Manifest | None
+    ) -> Observed:
         key = service.key
         # Where the status has a failure, earlier restarts belong to this activation.
         first = PodHistory(inherited=status.failed(service) is None)
@@ -164,6 +187,7 @@ class RoutePublisher:
             backend.pods,
             history=self._histories.get(key, first),
             now_s=self._clock(),
+            prewarm=self._prewarm(service, their_job),
         )
         self._histories[key] = observed.history
         return observed
@@ -183,7 +207,7 @@ class RoutePublisher:
         listens = self._connected(service.key) if written and not paused else True
         shared = self._shared_rejection(service.key.namespace)
         outdated = self._caches.crd_check.outdated(service.group)
-        observed = self._observe(service, backend)
+        observed = self._observe(service, backend, outcome.their_job)
         return status.StatusInputs(
             observed=self._with_probe_response(observed, service.key),
             demand=self._demand.demand(service.key),

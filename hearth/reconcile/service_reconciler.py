@@ -10,7 +10,14 @@ from hearth import names
 from hearth.api.llmservice import LLMService, LLMServiceStatus
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cluster import kinds
-from hearth.cluster.interface import Cluster, ClusterError, Conflict, NotFound, Terminating
+from hearth.cluster.interface import (
+    Cluster,
+    ClusterError,
+    Conflict,
+    Forbidden,
+    NotFound,
+    Terminating,
+)
 from hearth.demand import DemandTable
 from hearth.reconcile.apply import (
     cleanup,
@@ -25,7 +32,7 @@ from hearth.reconcile.apply.leftovers import Leftovers
 from hearth.reconcile.apply.plan import Write
 from hearth.reconcile.caches import Caches
 from hearth.reconcile.key_secrets import KeySecrets
-from hearth.reconcile.render import desired
+from hearth.reconcile.render import desired, prewarm_job
 from hearth.reconcile.render.desired import Desired
 from hearth.reconcile.render.release import Release
 from hearth.reconcile.route_publisher import Published, RoutePublisher, SpecOutcome
@@ -38,6 +45,10 @@ from hearth.reconcile.status.pod_failures import PodHistory
 from hearth.routes import RouteTable, SpecRejection
 
 logger = logging.getLogger(__name__)
+
+_ABOUT_OTHERS = (spec_errors.NOT_OWNED, spec_errors.PREWARM_CHANGED)
+_THEIR_JOB_S = 10.0
+"""How often a Job is read that another controller made: it is not watched."""
 
 
 class ServiceReconciler:
@@ -113,7 +124,7 @@ class ServiceReconciler:
                 self._publisher.publish(service, SpecOutcome())
             raise
         published = self._publisher.publish(service, outcome)
-        requeue_after_s = self._requeue_after_s(key, published.observed, outcome.rejection)
+        requeue_after_s = self._requeue_after_s(key, published.observed, outcome)
         if writes:
             try:
                 self._publisher.remember_written(key, await execute.execute(self._cluster, writes))
@@ -160,14 +171,16 @@ class ServiceReconciler:
             )
             if broken := parsed.rejection or self._caches.runtime_rejection(runtime):
                 return SpecOutcome(runtime=runtime.name, rejection=broken), ()
-            release = replace(self._release, keda=self._caches.keda)
+            release = replace(self._release, keda=self._caches.keda, jobs=self._caches.jobs)
             deployment = await self._deployment(service)
+            their_job = await self._their_job(service)
             target = desired.render(
                 service,
                 runtime,
                 release=release,
                 host_folder=self._caches.host_folder(service, deployment),
                 selector=takeover.kept_selector(service, deployment),
+                their_job=their_job,
             )
         except SpecError as error:
             return SpecOutcome(
@@ -191,6 +204,7 @@ class ServiceReconciler:
             adopted=planned.adopted,
             taken_over=planned.taken_over,
             leftovers=left,
+            their_job=their_job if target.prewarm else None,
         )
         return outcome, planned.writes
 
@@ -204,6 +218,21 @@ class ServiceReconciler:
                 found = await self._cluster.get(kinds.DEPLOYMENT, *name)
         return found if found and ownership.controlled(service, found) else None
 
+    async def _their_job(self, service: LLMService) -> Manifest | None:
+        """The Job that another project's controller made to fetch this service's weights.
+
+        It has no label of ours: what the caches do not hold is read by name.
+        """
+        key = service.key
+        name = ServiceKey(key.namespace, names.prewarm_job(key))
+        if not self._caches.jobs or not desired.may_prewarm(service):
+            return None
+        found = self._caches.object(kinds.JOB, name)
+        if found is None:
+            with contextlib.suppress(NotFound, Forbidden):
+                found = await self._cluster.get(kinds.JOB, *name)
+        return found if found and prewarm_job.is_theirs(service, found) else None
+
     async def _observed(self, service: LLMService, target: Desired) -> list[Manifest]:
         """Objects with the service's label, and any other that has the name of a desired one.
 
@@ -211,6 +240,8 @@ class ServiceReconciler:
         before it would be created.
         """
         observed = self._caches.owned(service.key)
+        if not self._caches.jobs:  # none was rendered, and none is to be deleted for that
+            observed = [one for one in observed if one["kind"] != kinds.JOB.kind]
         known = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in observed}
         for manifest in target.manifests:
             kind, name = kinds.of(manifest), manifest["metadata"]["name"]
@@ -301,14 +332,16 @@ class ServiceReconciler:
             await events.record(self._cluster, service, event, wall=self._wall())
 
     def _requeue_after_s(
-        self, key: ServiceKey, observed: Observed, rejection: SpecRejection | None
+        self, key: ServiceKey, observed: Observed, outcome: SpecOutcome
     ) -> float | None:
         """Nothing else triggers a pass at the end of an activation lease, at the time when a pod's
-        trouble counts as a failure, or when an object that is not Hearth's is deleted."""
-        foreign = rejection is not None and rejection.reason == spec_errors.NOT_OWNED
+        trouble counts as a failure, or when an object that is not Hearth's changes."""
+        rejection = outcome.rejection
+        foreign = rejection is not None and rejection.reason in _ABOUT_OTHERS
         waits = [
             observed.requeue_after_s,
             self._demand.lease_s(key) or None,
             spec_errors.RETRY_S if foreign else None,
+            _THEIR_JOB_S if outcome.their_job else None,
         ]
         return min((wait for wait in waits if wait), default=None)

@@ -288,6 +288,26 @@ class TestOnABadCluster:
         assert informer.available
         assert told == [(None, A)]
 
+    async def test_what_may_be_forbidden_is_missing_until_allowed(self):
+        _, told, informer = await play(
+            Listing([state("a", version="1")], "5"),
+            [Expired("old")],
+            Forbidden("RBAC"),
+            missing_retry_s=0.001,
+            may_be_forbidden=True,
+        )
+        assert informer.synced.is_set()
+        assert (informer.available, informer.forbidden) == (False, True)
+        assert told == [(None, A), (A, None)]
+        _, told, informer = await play(
+            Forbidden("RBAC"),
+            Listing([state("a", version="1")], "5"),
+            missing_retry_s=0.001,
+            may_be_forbidden=True,
+        )
+        assert (informer.available, informer.forbidden) == (True, False)
+        assert told == [(None, A)]
+
     async def test_removed_kind_takes_its_objects_along(self):
         _, told, informer = await play(
             Listing([state("a", version="1")], "5"),

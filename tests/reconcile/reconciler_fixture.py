@@ -6,7 +6,7 @@ import anyio.lowlevel
 from hearth import app, names
 from hearth.api.meta import ServiceKey
 from hearth.cluster import kinds
-from hearth.cluster.interface import KindMissing
+from hearth.cluster.interface import Forbidden, KindMissing
 from hearth.cluster.local.cluster import LocalCluster
 from hearth.demand import DemandTable
 from hearth.reconcile.caches import OWNED, OWNED_AND_POLICIES, Caches
@@ -119,11 +119,11 @@ class ReconcilerFixture:
         for informer in self.caches.informers:
             while True:
                 try:
-                    there = (await self.cluster.list(informer.kind)).items
-                except KindMissing:
+                    there = (await self.cluster.list(informer.kind, labels=informer.labels)).items
+                except (KindMissing, Forbidden):
                     await informer.synced.wait()
                     break
-                versions = {m["metadata"]["resourceVersion"] for m in there if seen(m)}
+                versions = {m["metadata"]["resourceVersion"] for m in there}
                 if versions == {m["metadata"]["resourceVersion"] for m in informer}:
                     break
                 await anyio.lowlevel.checkpoint()
@@ -196,13 +196,3 @@ def controlled_by(owner):
     metadata = owner["metadata"]
     kept = {"name": metadata["name"], "uid": metadata["uid"], "controller": True}
     return {"apiVersion": owner["apiVersion"], "kind": owner["kind"], **kept}
-
-
-def seen(manifest):
-    """Informers of owned kinds see only what Hearth manages."""
-    if manifest["kind"] in ("LLMService", "InferenceRuntime"):
-        return True
-    labels = manifest["metadata"].get("labels") or {}
-    if manifest["kind"] in ("Pod", "ReplicaSet"):
-        return names.SERVICE_LABEL in labels
-    return labels.get("app.kubernetes.io/managed-by") == names.MANAGER

@@ -62,6 +62,7 @@ def test_a_deployment_that_is_only_just_written():
 
 FULL = Delay(reason="SchedulingDelayed", message="no room")
 QUOTA = Delay(reason="Activating", message="no room")
+WEIGHTS = Delay(reason="Prewarming", message="no room")
 
 
 @pytest.mark.parametrize("readable", [True, False])
@@ -73,6 +74,10 @@ QUOTA = Delay(reason="Activating", message="no room")
         (Stage.UNSCHEDULED, "Degraded", "no room", None),
         (Stage.NONE, "Pending", "no room", QUOTA),
         (Stage.NONE, "ScaledToZero", "no room", None),
+        (Stage.PREWARMING, "Loading", "no room", WEIGHTS),
+        # It would wait for them whether it is wanted or not.
+        (Stage.PREWARMING, "ScaledToZero", "no room", WEIGHTS),
+        (Stage.PREWARMING, "Ready", "no room", None),
         (Stage.STARTING, "Loading", "cannot pull", None),
         (Stage.READY, "Ready", "", None),
     ],

@@ -139,6 +139,13 @@ def render(
     )
 
 
+def may_prewarm(service: LLMService) -> bool:
+    """Whether its weights may be a Job's to fetch, as far as the spec alone says."""
+    source_ = service.spec.model.source
+    pulled = source_ is not None and source_.uri.lower().startswith("oci://")
+    return service.spec.cache.prewarm or pulled
+
+
 def render_shared(namespace: str, services: Iterable[Manifest], *, release: Release) -> Manifest:
     """The namespace's shared Service, owned by all LLMServices of both groups that are there."""
     return _hashed(gateway_services.render_shared(namespace, services, release=release))

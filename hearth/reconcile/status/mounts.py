@@ -28,6 +28,15 @@ def waits_for(pod: Manifest) -> str:
     )
 
 
+def unscheduled(pod: Manifest) -> str:
+    """The scheduler's words; of claims that are not bound it does not give the names."""
+    words = str(find_condition(pod, "PodScheduled").get("message", ""))
+    mounted = claims(pod)
+    if "PersistentVolumeClaim" not in words or any(claim in words for claim in mounted):
+        return words
+    return f"{words} (the pod mounts {', '.join(mounted)})" if mounted else words
+
+
 def claims(pod: Manifest) -> list[str]:
     """The PersistentVolumeClaims that a pod mounts."""
     volumes = (volume.get("persistentVolumeClaim") for volume in _all(pod))

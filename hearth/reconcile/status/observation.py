@@ -7,8 +7,9 @@ from enum import StrEnum
 
 from hearth import names
 from hearth.api.meta import Manifest, find_condition
-from hearth.reconcile.status import mounts, pod_failures
+from hearth.reconcile.status import mounts, pod_failures, prewarm_progress
 from hearth.reconcile.status.pod_failures import Diagnosis, PodHistory
+from hearth.reconcile.status.prewarm_progress import PrewarmProgress
 from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
 
 
@@ -18,12 +19,18 @@ class Stage(StrEnum):
     NONE = "Activating"
     REFUSED = pod_failures.PODS_REFUSED
     UNSCHEDULED = "SchedulingDelayed"
+    PREWARMING = "Prewarming"
     STARTING = "Starting"
     LOADING = "ModelLoading"
     READY = "Available"
 
 
 _ORDER = tuple(Stage)
+_NO_JOB = PrewarmProgress()
+_WEIGHTS_MISSING = (
+    "the pod waits for its weights, and no Job runs that fetches them; if this lasts, delete the"
+    " prewarm Job to run it again"
+)
 _NAME_FLAGS = ("--served-model-name", "--served_model_name", "--alias", "-a")
 """vLLM's in both spellings, llama.cpp's."""
 
@@ -51,6 +58,8 @@ class Observed:
     """Seconds after which another observation may differ, though nothing changes."""
     history: PodHistory
     """For the next observation."""
+    prewarm: str = ""
+    """What the Job does that fetches the weights, while it runs."""
 
 
 def observe(
@@ -59,11 +68,13 @@ def observe(
     *,
     history: PodHistory,
     now_s: float,
+    prewarm: PrewarmProgress = _NO_JOB,
 ) -> Observed:
     """What is observed now.
 
     `pods`: all of the service's (the selector's), Ready or going.  `history`: of the last
-    Observed, or an empty one.  `now_s` is on the monotonic clock.
+    Observed, or an empty one.  `now_s` is on the monotonic clock.  `prewarm`: of the Job that
+    fetches the weights, of which pods that wait for it need to come no further.
     """
     live = sorted(filter(_is_live, pods), key=_age)
     beside = pod_failures.pod_rejection(deployment)
@@ -72,23 +83,29 @@ def observe(
     blocked = pod_failures.diagnose_rejection(rejection, history, now_s=now_s)
     diagnoses = [pod_failures.diagnose(pod, history, now_s=now_s) for pod in live]
     stages = [_stage(pod) for pod in live]
-    none = Stage.REFUSED if rejection is not None and rejection.temporary else Stage.NONE
+    waits = _is_prewarmed(deployment)
+    none = Stage.PREWARMING if waits and prewarm.message else Stage.NONE
+    if rejection is not None and rejection.temporary:
+        none = Stage.REFUSED
     stage = max(stages, key=_ORDER.index, default=none)
     replicas = ((deployment or {}).get("spec") or {}).get("replicas", 0)
     ready = stages.count(Stage.READY)
     failure = None
     if not ready:
         failure = (
-            _worst(live, diagnoses)
+            (prewarm.failure if waits else None)
+            or _worst(live, diagnoses)
             or blocked.failure
             # A quota may be raised at any time: while the cluster names it, the pods wait for it.
-            or (None if rejection else _progress_deadline(deployment, replicas))
+            or (None if rejection else _progress_deadline(deployment, live, replicas))
         )
     message = rejection.message if rejection is not None else ""
+    if stage is Stage.PREWARMING:
+        message = prewarm.message or _WEIGHTS_MISSING
     prepares_again_s = None
     if live:
         foremost = live[stages.index(stage)]
-        message = _message(stage, foremost)
+        message = message or _message(stage, foremost)
         if stage is Stage.STARTING:
             message, prepares_again_s = _preparing(foremost, message, history, now_s=now_s)
     return Observed(
@@ -96,10 +113,12 @@ def observe(
         failure=failure,
         stage=stage,
         message=message,
-        brief=rejection.brief if rejection is not None else "",
-        warnings=(f"the cluster lets no more pods in: {beside.message}",)
-        if live and beside
-        else (),
+        brief=rejection.brief if rejection is not None else _brief(stage),
+        warnings=(
+            *((f"the cluster lets no more pods in: {beside.message}",) if live and beside else ()),
+            # The engine downloads by itself what the Job did not.
+            *((prewarm.failure.message,) if prewarm.failure and not waits else ()),
+        ),
         pods=len(live),
         ready=ready,
         replicas=replicas,
@@ -111,7 +130,19 @@ def observe(
             default=None,
         ),
         history=history,
+        prewarm=prewarm.message,
     )
+
+
+def _brief(stage: Stage) -> str:
+    return prewarm_progress.BRIEF if stage is Stage.PREWARMING else ""
+
+
+def _is_prewarmed(deployment: Manifest | None) -> bool:
+    """Whether its pods wait until the weights are whole."""
+    template = ((deployment or {}).get("spec") or {}).get("template") or {}
+    containers = (template.get("spec") or {}).get("initContainers") or ()
+    return any(container["name"] == names.WAIT_CONTAINER for container in containers)
 
 
 def _is_live(pod: Manifest) -> bool:
@@ -143,9 +174,15 @@ def _template(pod: Manifest) -> str | None:
     return found
 
 
-def _progress_deadline(deployment: Manifest | None, replicas: int) -> Failure | None:
+def _progress_deadline(
+    deployment: Manifest | None, live: list[Manifest], replicas: int
+) -> Failure | None:
     condition = find_condition(deployment or {}, "Progressing")
     if not replicas or condition.get("reason") != pod_failures.PROGRESS_DEADLINE:
+        return None
+    # To wait for weights takes as long as it takes; it is the engine that must be ready in time.
+    # Of the time after it the Deployment controller says nothing any more.
+    if _is_prewarmed(deployment) and not all(_waited(pod, condition) for pod in live):
         return None
     return Failure(
         reason=pod_failures.PROGRESS_DEADLINE,
@@ -154,12 +191,25 @@ def _progress_deadline(deployment: Manifest | None, replicas: int) -> Failure | 
     )
 
 
+def _waited(pod: Manifest, condition: Manifest) -> bool:
+    """Whether the engine had all the time that a condition is about."""
+    ended = (_wait_status(pod).get("state") or {}).get("terminated") or {}
+    return bool(ended.get("finishedAt", "9") < condition.get("lastUpdateTime", ""))
+
+
+def _wait_status(pod: Manifest) -> Manifest:
+    statuses = (pod.get("status") or {}).get("initContainerStatuses") or ()
+    return next((status for status in statuses if status["name"] == names.WAIT_CONTAINER), {})
+
+
 def _stage(pod: Manifest) -> Stage:
     if pod_failures.is_ready(pod):
         return Stage.READY
     scheduled = find_condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         return Stage.UNSCHEDULED
+    if "running" in (_wait_status(pod).get("state") or {}):
+        return Stage.PREWARMING
     running = (_serving_status(pod).get("state") or {}).get("running")
     return Stage.STARTING if running is None else Stage.LOADING
 
@@ -167,7 +217,7 @@ def _stage(pod: Manifest) -> Stage:
 def _message(stage: Stage, pod: Manifest) -> str:
     match stage:
         case Stage.UNSCHEDULED:
-            return _unscheduled(pod)
+            return mounts.unscheduled(pod)
         case Stage.STARTING:
             waiting = (_serving_status(pod).get("state") or {}).get("waiting") or {}
             reason = waiting.get("reason", "")
@@ -175,15 +225,6 @@ def _message(stage: Stage, pod: Manifest) -> str:
             return "" if reason == "ContainerCreating" else str(waiting.get("message", reason))
         case _:
             return ""
-
-
-def _unscheduled(pod: Manifest) -> str:
-    """The scheduler's words; of claims that are not bound it does not give the names."""
-    words = str(find_condition(pod, "PodScheduled").get("message", ""))
-    claims = mounts.claims(pod)
-    if "PersistentVolumeClaim" not in words or any(claim in words for claim in claims):
-        return words
-    return f"{words} (the pod mounts {', '.join(claims)})" if claims else words
 
 
 def _preparing(

@@ -18,9 +18,11 @@ CRASH_LOOP = "CrashLoopBackOff"
 RESTARTING = "ContainerRestarting"
 PROGRESS_DEADLINE = "ProgressDeadlineExceeded"
 PODS_REFUSED = "PodsRefused"
+PREWARM_FAILED = "PrewarmFailed"
+"""The Job that fetches weights ended without them: told by it alone, and over with it."""
 REASONS = (
     IMAGE_PULL_FAILED, CREATE_CONTAINER_FAILED, OOM_KILLED, CRASH_LOOP, RESTARTING,
-    PROGRESS_DEADLINE, PODS_REFUSED,
+    PROGRESS_DEADLINE, PODS_REFUSED, PREWARM_FAILED,
 )  # fmt: skip
 
 _IMAGE_AT_ONCE = ("InvalidImageName", "ErrImageNeverPull")

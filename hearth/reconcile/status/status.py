@@ -36,6 +36,7 @@ _SENTENCES = {
     (READY, "ScaledToZero"): "nobody asks, so no pod runs; the next request starts one",
     (READY, Stage.NONE): "the backend is wanted, and its Deployment has no pod yet",
     (READY, Stage.UNSCHEDULED): "no node takes the pod, and the scheduler does not say why",
+    (READY, Stage.PREWARMING): "the pod waits until its weights are in the cache",
     (READY, Stage.STARTING): "the pod has a node, which pulls the image and starts the container",
     (READY, Stage.LOADING): "the engine runs and loads the model; its readiness probe fails so far",
     (ACTIVE, Stage.READY): "at least one pod serves",
@@ -307,7 +308,9 @@ def _phase(
         )
     return (
         "ScaledToZero",
-        ConditionState("True", "ScaledToZero"),
+        ConditionState(
+            "True", "ScaledToZero", f"nobody asks; {observed.prewarm}" if observed.prewarm else ""
+        ),
         ConditionState("False", "Inactive"),
     )
 
@@ -322,8 +325,12 @@ def _active(observed: Observed, ready: ConditionState) -> ConditionState:
 
 
 def _last_failure(service: LLMService) -> ConditionState:
-    """A backend's failure stays until an attempt ends well; a rejection ended with its spec."""
-    return failed(service) or ConditionState("False", "Progressing")
+    """A backend's failure stays until an attempt ends well; a rejection ended with its spec, and a
+    Job's failure with the Job."""
+    last = failed(service)
+    if last is None or last.reason == pod_failures.PREWARM_FAILED:
+        return ConditionState("False", "Progressing")
+    return last
 
 
 def _own_conditions(status: LLMServiceStatus) -> LLMServiceStatus:

@@ -1,10 +1,14 @@
 """Pods and Deployment as facts."""
 
+from typing import Any
+
 import pytest
 
 from hearth.api.meta import Manifest
+from hearth.reconcile.status import observation
 from hearth.reconcile.status.observation import Observed, Stage, served_model_name
 from hearth.reconcile.status.pod_failures import PodHistory
+from hearth.reconcile.status.prewarm_progress import PrewarmProgress
 from hearth.routes import Backend, Failure, HttpReadiness, KeyRef, TcpReadiness
 from tests.reconcile.builders import WALL, observe, pod
 
@@ -401,3 +405,80 @@ def test_requeue_at_the_second_observation():
 )
 def test_served_model_name(args: list[str], expected: str | None):
     assert served_model_name(args) == expected
+
+
+PREWARMED = {"spec": {"replicas": 1, "template": {"spec": {"initContainers": [
+    {"name": "wait-for-prewarm"}]}}}}  # fmt: skip
+RUNS = PrewarmProgress(message="prewarm Job chat-prewarm runs")
+PREWARM_FAILED = PrewarmProgress(failure=Failure(reason="PrewarmFailed", message="Job failed"))
+
+
+def waiting(**state: Any) -> Manifest:
+    init = [{"name": "wait-for-prewarm", "restartCount": 0, "state": state}]
+    return pod(waiting={"reason": "PodInitializing"}, initContainerStatuses=init)
+
+
+def prewarmed(*pods: Manifest, prewarm: PrewarmProgress, deployment: Manifest = PREWARMED):
+    return observation.observe(deployment, pods, history=PodHistory(), now_s=100.0, prewarm=prewarm)
+
+
+def test_a_pod_that_waits_for_its_weights_says_so_and_has_not_failed():
+    got = prewarmed(waiting(running={}), prewarm=RUNS)
+    assert (got.stage, got.message) == (Stage.PREWARMING, "prewarm Job chat-prewarm runs")
+    assert got.failure is None
+    assert got.brief == "its weights are being fetched"
+
+
+def test_a_pod_that_waits_though_no_job_runs():
+    got = prewarmed(waiting(running={}), prewarm=PrewarmProgress())
+    assert got.stage is Stage.PREWARMING
+    assert "delete the prewarm Job to run it again" in got.message
+
+
+def test_a_pod_that_has_waited_starts_and_loads_as_any_other():
+    done = waiting(terminated={"exitCode": 0})
+    assert prewarmed(done, prewarm=PrewarmProgress()).stage is Stage.STARTING
+
+
+def test_before_there_is_a_pod_the_job_is_what_is_waited_for():
+    got = prewarmed(prewarm=RUNS)
+    assert (got.stage, got.message, got.prewarm) == (Stage.PREWARMING, RUNS.message, RUNS.message)
+
+
+def test_where_nothing_waits_the_job_holds_up_nothing():
+    got = prewarmed(prewarm=RUNS, deployment={})
+    assert (got.stage, got.message, got.prewarm) == (Stage.NONE, "", RUNS.message)
+
+
+def test_a_failed_job_is_a_failure_where_pods_wait_for_it():
+    for pods in ([], [waiting(running={})]):
+        got = prewarmed(*pods, prewarm=PREWARM_FAILED)
+        assert got.failure == PREWARM_FAILED.failure
+    assert prewarmed(pod(ready=True), prewarm=PREWARM_FAILED).failure is None
+
+
+def test_where_nothing_waits_a_failed_job_is_a_warning():
+    got = prewarmed(prewarm=PREWARM_FAILED, deployment={})
+    assert (got.failure, got.warnings) == (None, ("Job failed",))
+
+
+LATE = {
+    **PREWARMED,
+    "status": {"conditions": [{
+        "type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded",
+        "lastUpdateTime": "2026-01-01T12:00:00Z",
+    }]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("state", "late"),
+    [
+        ({"running": {}}, False),
+        ({"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T12:00:01Z"}}, False),
+        ({"terminated": {"exitCode": 0, "finishedAt": "2026-01-01T11:00:00Z"}}, True),
+    ],
+)
+def test_to_wait_for_weights_takes_as_long_as_it_takes(state: Manifest, late: bool):
+    got = prewarmed(waiting(**state), prewarm=RUNS, deployment=LATE)
+    assert (got.failure is not None) is late

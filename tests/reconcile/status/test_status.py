@@ -219,12 +219,21 @@ def degraded_by(reason: str, truth: str = "True") -> Manifest:
         (degraded_by("Render"), seen(demand=1), PROGRESSING),
         (degraded_by("OOMKilled", "False"), seen(demand=1), PROGRESSING),
         ({"conditions": [condition("Ready", "True", "Available")]}, seen(demand=1), PROGRESSING),
+        # A Job's failure ends with the Job: another runs.
+        (degraded_by("PrewarmFailed"), seen(demand=1), PROGRESSING),
     ],
 )
 def test_degraded_stays_until_an_activation_succeeds(
     before: Manifest, what: StatusInputs, expected: object
 ):
     assert said(build_status(what, before=before), "Degraded") == expected
+
+
+def test_a_sleeping_service_says_what_its_job_does():
+    observed = dataclasses.replace(seen().observed, prewarm="prewarm Job chat-prewarm runs")
+    got = build_status(dataclasses.replace(seen(), observed=observed))
+    told = "nobody asks; prewarm Job chat-prewarm runs"
+    assert said(got, "Ready") == ("True", "ScaledToZero", told)
 
 
 @pytest.mark.reference("status.replicas", "status.conditions")
