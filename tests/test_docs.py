@@ -63,3 +63,15 @@ def test_nothing_refers_to_notes_that_are_not_here():
                 text = path.read_text()
                 found += [f"{path.relative_to(ROOT)}: {m[0]}" for m in told.finditer(text)]
     assert found == []
+
+
+def test_the_page_about_a_move_names_what_there_is():
+    page = (ROOT / "docs" / "migrate.md").read_text()
+    metrics = set(re.findall(r"`(hearth_\w+)", page))
+    known = set(re.findall(r"^\| `(\w+)`", (ROOT / "docs" / "metrics.md").read_text(), re.M))
+    assert metrics and metrics <= known
+    routes = set(re.findall(r"POST (/\S+)`", (ROOT / "docs" / "api.md").read_text()))
+    [served] = re.findall(r"in the body, (.*?) \(\[api", page, re.S)
+    assert set(re.findall(r"`(/\w[^`]*)`", served)) == {
+        route for route in routes if not re.match(r"/v1/|/v2/embed", route)
+    }

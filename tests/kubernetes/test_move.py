@@ -152,7 +152,7 @@ async def test_the_move_and_the_way_back(world, release):
 
         # And back.
         await release.uninstall()
-        mine = f"app.kubernetes.io/managed-by={names.MANAGER}"
+        mine = f"app.kubernetes.io/managed-by={names.MANAGER},{names.SERVICE_LABEL}"
         await kubectl("-n", NAMESPACE, "delete", "services", "-l", mine, worlds.WITHIN)
         for one, selector in zip(moved, selectors, strict=True):
             await one.apply()
