@@ -72,6 +72,7 @@ async def prewarmed(world):
     return world
 
 
+@pytest.mark.reference("text.created once")
 async def test_the_job_is_created_once(prewarmed):
     job = await prewarmed.job()
     await prewarmed.reconcile_once()
@@ -114,6 +115,7 @@ async def test_field_case_87_while_weights_come_the_status_and_the_route_say_so(
     assert prewarmed.routes.find(KEY).delay is None
 
 
+@pytest.mark.reference("noctaya:reason.PrewarmFailed")
 async def test_field_case_85_a_failed_job_is_told_with_what_it_said_last_and_heals(prewarmed):
     ended = {"exitCode": 1, "message": "401 from the hub"}
     await prewarmed.job_pod(

@@ -9,6 +9,7 @@ _CRASHES = f"{_FAILURES}::test_crashes_are_terminal_from_the_second_restart_on"
 _PLAN = "tests/reconcile/apply/test_plan.py"
 _RECONCILER = "tests/reconcile/test_service_reconciler.py"
 _SELECTION = "tests/reconcile/spec/test_runtime_selection.py"
+_PREWARM = "tests/reconcile/test_prewarm.py"
 _AUTH = "tests/proxy/routing/test_auth.py"
 _META = "tests/api/test_meta.py"
 
@@ -73,6 +74,12 @@ REASONS = [
         of=NOCTAYA,
     ),
     claim(
+        "reason.PrewarmFailed",
+        "a Job that failed, with what it said; to delete it is to run it again",
+        f"{_PREWARM}::test_field_case_85_a_failed_job_is_told_with_what_it_said_last_and_heals",
+        of=NOCTAYA,
+    ),
+    claim(
         "reason.ModelResolution",
         "a model that cannot be had",
         refused("a catalog", "an unknown scheme", "a tag"),
@@ -128,6 +135,7 @@ SENTENCES = [
         "claim and Job are created once, and a change of what they are for is reported",
         f"{_PLAN}::test_a_pvc_is_written_once",
         "tests/reconcile/apply/test_written_once.py::test_a_changed_job_is_told_with_both_values",
+        f"{_PREWARM}::test_the_job_is_created_once",
     ),
     claim(
         "text.staged weights",
