@@ -107,7 +107,8 @@ project had it, so that a filled cache is found. Where two services would share 
 | `/usr/local/Ascend/driver`, `/usr/local/bin/npu-smi`, `/usr/local/dcmi`, \
 `/etc/ascend_install.info` | Runtimes of vendor `ascend`, read only. |
 
-Nothing deletes them: a folder stays on each node that a pod ran on.
+Nothing deletes them: a folder stays on each node that a pod ran on. What is kept where, and how it
+gets there, is in [cache.md](cache.md).
 """
 
 _INTRODUCTION = f"""\
