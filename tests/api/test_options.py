@@ -56,3 +56,9 @@ def test_the_table_is_complete():
     ]
     for option in options.TABLE[1:]:
         assert option.read(option.default) == getattr(Options(), option.field)
+
+
+def test_a_model_path_that_does_not_exist_is_refused_with_those_that_do():
+    [(name, message)] = options.problems({"hearth.dev/model-path": "disk"})
+    assert (name, message) == ("hearth.dev/model-path", "write hub or local, not 'disk'")
+    assert options.problems({"hearth.dev/model-path": "local"}) == []
