@@ -101,6 +101,8 @@ _FOLDERS = """\
 | --- | --- |
 | `/var/lib/hearth/cache/<namespace>/<service>` | `cache.strategy: HostPath` of a service of \
 `serving.hearth.dev`; made where it is missing. |
+| `/var/lib/hearth/cache/<namespace>-<service>` | The same of a service that the first reference's \
+controller made, for as long as its Deployment is there. |
 | `/var/lib/noctaya/cache/<namespace>-<service>` | The same in `serving.noctaya.io`, as that \
 project had it, so that a filled cache is found. Where two services would share it (`a-b` with \
 `c`, and `a` with `b-c`), the later one has `/var/lib/hearth/cache/<namespace>/<service>`. |

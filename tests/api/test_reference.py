@@ -68,6 +68,7 @@ def test_the_folders_of_nodes_are_those_that_are_mounted():
     key = ServiceKey("<namespace>", "<service>")
     for group in groups.GROUPS:
         assert f"`{volume.host_folder(key, group)}`" in text
+        assert f"`{volume.host_folder(key, group, former=True)}`" in text
     runtime = InferenceRuntime.model_validate(
         samples.runtime(vendor="ascend", accelerator={"resourceName": "huawei.com/Ascend910"})
     )
