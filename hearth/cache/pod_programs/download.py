@@ -15,11 +15,13 @@ import logging
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
+import uuid
 import warnings
-from typing import Any, Iterator
+from typing import Any, Iterable, Iterator
 from urllib.parse import urlsplit
 
 ATTEMPTS = 8
@@ -68,6 +70,7 @@ class HuggingFace:
     def fetch(self) -> tuple[str, str, dict[str, int | None]]:
         api = self.library.HfApi()
         info = api.model_info(self.model, files_metadata=True)
+        check_names(one.rfilename for one in info.siblings)
         folder = str(self.library.snapshot_download(self.model))
         revision = os.path.basename(folder)
         if revision != info.sha:
@@ -109,6 +112,7 @@ class ModelScope:
             self.logged_in = True
         listed = api.get_model_files(self.model, recursive=True, use_cookies=self.logged_in)
         sizes = {str(one["Path"]): one.get("Size") for one in listed}
+        check_names(sizes)
         for folder in {os.path.dirname(name) for name in sizes}:
             while folder:
                 sizes.pop(folder, None)
@@ -122,6 +126,16 @@ def inside(folder: str, cache: str, names: str) -> None:
             f"the weights would go to {folder}, which is not in the cache {cache}:"
             f" take {names} out of the runtime's env"
         )
+
+
+def check_names(names: Iterable[str]) -> None:
+    """Raises FailedError for a list that is no model's, before anything is fetched by it."""
+    listed = list(names)
+    if not listed:
+        raise FailedError("the hub lists no files of this model")
+    for name in listed:
+        if os.path.isabs(name) or ".." in name.split("/"):
+            raise FailedError(f"the hub lists {name!r}, which leads out of the model's folder")
 
 
 def files(folder: str) -> Iterator[str]:
@@ -211,6 +225,8 @@ def complete(hub: Any, cache: str) -> tuple[str, str, int, int]:
         try:
             revision, folder, sizes = hub.fetch()
             return revision, folder, len(sizes), compare(folder, sizes)
+        except FailedError:
+            raise
         except Exception as error:
             words, again = explain(error, hub, cache)
             wrong += words.startswith(("wrong size", "416"))
@@ -252,7 +268,7 @@ def alone(marker: str, cache: str) -> None:
 
 
 def write(path: str, content: dict[str, object]) -> None:
-    partial = f"{path}.{os.getpid()}"
+    partial = f"{path}.{uuid.uuid4().hex}"
     with open(partial, "w") as file:
         json.dump(content, file)
         file.flush()
@@ -266,7 +282,7 @@ def write(path: str, content: dict[str, object]) -> None:
 def link(path: str, folder: str) -> None:
     where = os.path.dirname(path)
     os.makedirs(where, exist_ok=True)
-    partial = f"{path}.{os.getpid()}"
+    partial = f"{path}.{uuid.uuid4().hex}"
     os.symlink(os.path.relpath(os.path.realpath(folder), os.path.realpath(where)), partial)
     os.replace(partial, path)
 
@@ -285,6 +301,8 @@ def line(words: object) -> str:
 
 
 def main() -> None:
+    # The first process of a container ends by no signal that it does not handle.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
     source, marker = os.environ["HEARTH_SOURCE"], os.environ["HEARTH_MARKER"]
     if os.path.isfile(marker):
         return
@@ -296,9 +314,9 @@ def main() -> None:
         os.environ.setdefault(name, "1")
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
-    if not os.access(os.path.expanduser("~"), os.W_OK):
-        os.environ["HOME"] = tempfile.gettempdir()
     try:
+        if not os.access(os.path.expanduser("~"), os.W_OK):
+            os.environ["HOME"] = tempfile.gettempdir()
         os.makedirs(os.path.dirname(marker), exist_ok=True)
         alone(marker, cache)
         if os.path.isfile(marker):

@@ -12,6 +12,7 @@ import glob
 import json
 import os
 import shutil
+import signal
 import stat
 import sys
 import uuid
@@ -159,6 +160,8 @@ def describe(source: str, folder: str) -> dict[str, object]:
 
 
 def main() -> None:
+    # The first process of a container ends by no signal that it does not handle.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
     staging, target = os.environ["HEARTH_STAGING"], os.environ["HEARTH_TARGET"]
     marker = os.environ["HEARTH_MARKER"]
     if os.path.isfile(marker):

@@ -13,6 +13,8 @@ import time
 
 
 def main() -> None:
+    # The first process of a container ends by no signal that it does not handle.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
     markers = [path for path in os.environ["HEARTH_WAIT_FOR"].split(":") if path]
     # The first process of a container has no default for it, and would use up the grace period.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))

@@ -126,10 +126,10 @@ class Hub:
             | {"Size": self._size(path), "Sha256": hashlib.sha256(content).hexdigest()}
             for path, content in self.files.items()
         ]
-        folder = {"Path": "original", "Name": "original", "Type": "tree", "Size": 0}
-        return web.json_response(
-            {"Code": 200, "Success": True, "Data": {"Files": [folder, *files]}}
-        )
+        if "original/params.json" in self.files:
+            files.append({"Path": "original", "Name": "original", "Type": "tree", "Size": 0})
+        found = {"Code": 200, "Success": True, "Data": {"Files": files}}
+        return web.json_response(found)
 
     async def _modelscope_file(self, request):
         return await self._send(request, request.query["FilePath"], {})

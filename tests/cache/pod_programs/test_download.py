@@ -165,6 +165,15 @@ async def test_killed_at_half_it_goes_on_there_whoever_holds_the_locks(cache, se
     assert cache.files(".incomplete") == []
 
 
+async def test_it_ends_when_its_pod_is_no_longer_wanted(cache, served):
+    served.held = SECOND
+    child = cache.start()
+    await served.half_sent()
+    child.terminate()
+    assert (await programs.end(child))[0] == 143
+    assert not cache.marker.exists()
+
+
 async def test_two_runs_at_once_fetch_each_file_once(cache, served):
     served.held = SECOND
     first = cache.start()
@@ -209,6 +218,22 @@ async def test_a_size_that_is_not_the_hubs_is_no_whole_model(cache, served, name
     assert errors.startswith(f"wrong size from {served.url.removeprefix('http://')}: ")
     assert not cache.marker.exists()
     assert not cache.link.is_symlink()
+
+
+async def test_a_model_without_files(cache, served):
+    served.files.clear()
+    code, _, errors = await cache.fill()
+    assert (code, errors) == (1, "the hub lists no files of this model\n")
+    assert not cache.marker.exists()
+
+
+@pytest.mark.parametrize("name", ["../../../evil", "/evil"])
+async def test_names_that_lead_out_of_the_cache(cache, served, name):
+    served.files = {"config.json": b"{}", name: b"evil"}
+    code, _, errors = await cache.fill()
+    assert errors == f"the hub lists {name!r}, which leads out of the model's folder\n"
+    assert (code, served.sent) == (1, {})
+    assert not cache.marker.exists()
 
 
 async def test_a_connection_that_breaks_is_made_again(cache, served):

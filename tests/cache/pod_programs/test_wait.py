@@ -32,3 +32,12 @@ def test_it_ends_when_it_is_told_to(tmp_path):
         assert child.stdout.readline()
         child.terminate()
         assert child.wait(hanging.limit_s(60)) == 143
+
+
+def test_it_ends_when_its_pod_is_no_longer_wanted(tmp_path):
+    """By its own doing: the first process of a container is not ended by a signal alone."""
+    child = programs.start(program_texts.WAIT, HEARTH_WAIT_FOR=f"{tmp_path}/a")
+    with child:
+        assert child.stdout.readline()
+        child.terminate()
+        assert child.wait(hanging.limit_s(60)) == 143
