@@ -117,9 +117,16 @@ def _last_words(pod: Manifest) -> Iterator[str]:
     for status in _statuses(pod):
         for state in (status.get("state"), status.get("lastState")):
             ended: Mapping[str, object] = (state or {}).get("terminated") or {}
-            words = " ".join(str(ended.get("message") or "").split())
+            words = _error(str(ended.get("message") or ""))
             if ended.get("exitCode") and words:
                 yield words[-_LONGEST:]
+
+
+def _error(log: str) -> str:
+    """What an end of a log says of the failure: its last line, but advice may follow an `Error`."""
+    lines = [line for raw in log.splitlines() if (line := " ".join(raw.split()))]
+    errors = [at for at, line in enumerate(lines) if line.startswith("Error")]
+    return " ".join(lines[errors[-1] if errors else -1 :])
 
 
 def _statuses(pod: Manifest) -> Iterator[Manifest]:

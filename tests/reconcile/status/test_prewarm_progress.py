@@ -102,7 +102,7 @@ RUNS = "prewarm Job chat-prewarm runs: its pod p "
         ),
         (
             job(),
-            [pod(terminated=ended("401 from\nthe hub"))],
+            [pod(terminated=ended("fetches it\n401  from the hub"))],
             f'{RUNS}failed in container prewarm and is started again; it said last: "401 from the'
             ' hub"',
         ),
@@ -158,6 +158,19 @@ def test_field_case_85_what_the_program_said_last_is_told():
     assert prewarm_progress.said_in(["Healthy", got.failure.message]) == words
     assert prewarm_progress.said_in([seen.message]) == words
     assert prewarm_progress.said_in(["nobody asks"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("fetches org/model\nthe hub is away; tries again\nthe hub is away\n\n", "the hub is away"),
+        ("Error: no key\nPlease  check the file\n", "Error: no key Please check the file"),
+        ("Error: before\nError: then\n", "Error: then"),
+        (" \n", ""),
+    ],
+)  # fmt: skip
+def test_of_a_log_only_the_error_is_told(log: str, said: str):
+    assert prewarm_progress.observe(job(), [pod(terminated=ended(log))]).said == said
 
 
 def test_long_words_are_cut_to_their_end():
