@@ -59,7 +59,8 @@ class FormerController:
         """What it creates once."""
         name = service["metadata"]["name"]
         labels = self.labels(service)
-        container = {"name": "prewarm", "image": self.engine["image"], "command": ["true"]}
+        model = service["spec"]["model"]["source"]["uri"].partition("://")[2]
+        container = {"name": "prewarm", "image": self.engine["image"], "command": ["true", model]}
         pod = self._backend(service, "NodeLocalPVC" if claim else "None")
         pod |= {"restartPolicy": "OnFailure", "containers": [container]}
         job = {"backoffLimit": 4, "template": {"metadata": {"labels": labels}, "spec": pod}}

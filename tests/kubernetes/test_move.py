@@ -56,7 +56,7 @@ class Moved:
             engine=container("serving", 8000, "old", serves=name),
             gateway=container("gateway", 8080, "before", serves=name),
         )
-        strategy = {"strategy": cache}
+        strategy = {"strategy": cache, "prewarm": cache == "NodeLocalPVC"}
         group = {"apiVersion": f"{self.former.group}/v1alpha1"}
         written = service(name, NAMESPACE, runtime=f"move-{name}", cache=strategy, min=1)
         self.written = written | group
@@ -71,6 +71,8 @@ class Moved:
             await self.world.cluster.create(one)
         await self.apply()
         await self.rolled_out()
+        job = f"job/{self.key.name}-prewarm"
+        await kubectl("-n", NAMESPACE, "wait", "--for=condition=Complete", job, worlds.WITHIN)
         await self.in_backend("echo", WEIGHTS, at="/cache/weights")
 
     async def apply(self):
@@ -135,6 +137,7 @@ async def test_the_move_and_the_way_back(world, release):
             await one.make()
             await one.served_by(release, "before")
         claim = await moved[0].find(kinds.PVC, "-cache")
+        job = await moved[0].find(kinds.JOB, "-prewarm")
         selectors = [(await one.find(kinds.DEPLOYMENT))["spec"]["selector"] for one in moved]
 
         # The former controller is stopped; Hearth takes the CRDs over with the rest.
@@ -148,7 +151,11 @@ async def test_the_move_and_the_way_back(world, release):
             assert (await one.in_backend("cat", at="/cache/weights")).strip() == WEIGHTS
         kept = await moved[0].find(kinds.PVC, "-cache")
         assert kept["metadata"]["uid"] == claim["metadata"]["uid"] and kept["spec"] == claim["spec"]
-        assert await moved[0].find(kinds.JOB, "-prewarm")
+        after = await moved[0].find(kinds.JOB, "-prewarm")
+        assert after["metadata"]["uid"] == job["metadata"]["uid"]  # nothing is fetched again
+        assert not (await moved[0].find(kinds.DEPLOYMENT))["spec"]["template"]["spec"].get(
+            "initContainers"
+        )
 
         # And back.
         await release.uninstall()

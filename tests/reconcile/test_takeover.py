@@ -235,3 +235,24 @@ async def test_a_folder_that_the_first_reference_filled_is_kept():
         paths = [volume["hostPath"]["path"] for volume in volumes if "hostPath" in volume]
         assert paths == ["/var/lib/hearth/cache/ai-chat"]
         await world.runtime(image="engine:2")  # and at each change after it
+
+
+@BOTH
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_finished_job_of_a_former_controller_counts(former, ended):
+    world = ReconcilerFixture()
+    await former_made(world, former)
+    spec = {"model": {"source": {"uri": "hf://org/m"}}, "runtime": {"name": "stub"}}
+    spec |= {"cache": {"prewarm": True}}
+    await world.user("LLMService", group=former.group, spec=spec)
+    job = await world.cluster.get(kinds.JOB, "ai", "chat-prewarm")
+    if ended:
+        condition = {"type": "Complete", "status": "True"}
+        status = {"succeeded": 1, "conditions": [condition]}
+        job = await world.cluster.patch_status({**job, "status": status}, manager="jobs")
+    await settle(world)
+    assert await world.cluster.get(kinds.JOB, "ai", "chat-prewarm") == job
+    assert (await world.conditions(group=former.group))["Degraded"][0] == "False"
+    deployment = await world.cluster.get(kinds.DEPLOYMENT, "ai", "chat")
+    pod = deployment["spec"]["template"]["spec"]
+    assert bool(pod.get("initContainers")) is not ended
