@@ -199,9 +199,16 @@ class FormerController:
         return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
 
-def _engine(image: str = "engine:1", **container: Any) -> Manifest:
-    ports = [{"name": "http", "containerPort": 8000, "protocol": "TCP"}]
-    return {"name": "serving", "image": image, "ports": ports, **container}
+def _engine() -> Manifest:
+    """With fields that Hearth sets, and with some that it does not."""
+    return {
+        "name": "serving",
+        "image": "engine:1",
+        "command": ["old"],
+        "args": ["--old"],
+        "env": [{"name": "OLD", "value": "1"}],
+        "ports": [{"name": "http", "containerPort": 8000, "protocol": "TCP"}],
+    }
 
 
 def first(engine: Manifest | None = None, gateway: Manifest | None = None) -> FormerController:
@@ -210,7 +217,7 @@ def first(engine: Manifest | None = None, gateway: Manifest | None = None) -> Fo
         group="serving.hearth.dev",
         name="hearth",
         manager="hearth-operator",
-        engine=engine or _engine(args=["--old"]),
+        engine=engine or _engine(),
         gateway=gateway or {"name": "gateway", "image": "gateway:1"},
     )
 
@@ -221,6 +228,6 @@ def second(engine: Manifest | None = None, gateway: Manifest | None = None) -> F
         group="serving.noctaya.io",
         name="noctaya",
         manager="noctaya-operator",
-        engine=engine or _engine(args=["--old"]),
+        engine=engine or _engine(),
         gateway=gateway or {"name": "gateway", "image": "gateway:1"},
     )

@@ -99,7 +99,8 @@ async def test_a_deployment_is_taken_over_in_one_rollout(world, former):
     assert labels[names.SERVICE_LABEL] == "chat"
     assert after["metadata"]["labels"]["app.kubernetes.io/managed-by"] == names.MANAGER
     [container] = after["spec"]["template"]["spec"]["containers"]
-    assert container["args"] == ["serve"]
+    assert container["args"] == ["serve"] and "command" not in container
+    assert "OLD" not in [one["name"] for one in container["env"]]
     assert former.manager not in _managers(after)
     assert await world.plan() == plan.Plan()
 

@@ -49,6 +49,29 @@ async def test_writing_again_is_harmless_and_leaves_the_scale_alone(cluster):
     assert (await cluster.get(kinds.DEPLOYMENT, "ai", "chat"))["spec"]["replicas"] == 3
 
 
+async def test_a_takeover_ends_what_its_managers_owned(cluster):
+    of, _ = await written(cluster)
+    found = await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
+    bare = {key: found[key] for key in ("apiVersion", "kind")}
+    bare |= {"metadata": {key: found["metadata"][key] for key in ("name", "namespace", "uid")}}
+    more = {**bare, "spec": {"paused": True, "replicas": 2}}
+    await cluster.apply(more, manager="former")
+    [manifest] = [m for m in render(of, runtime()).manifests if m["kind"] == "Deployment"]
+    write = plan.TakeOver(
+        manifest=manifest,
+        managers=("former",),
+        bare=bare,
+        replicas={**bare, "spec": {"replicas": 2}},
+    )
+    [stored] = await execute.execute(cluster, [write])
+    assert stored == await cluster.get(kinds.DEPLOYMENT, "ai", "chat")
+    assert stored["spec"]["replicas"] == 2 and not stored["spec"].get("paused")
+    assert "former" not in [entry["manager"] for entry in stored["metadata"]["managedFields"]]
+    without = plan.TakeOver(manifest=manifest, managers=("former",), bare=bare)
+    [again] = await execute.execute(cluster, [without])
+    assert again["metadata"]["generation"] == stored["metadata"]["generation"]
+
+
 async def test_an_object_created_meanwhile_is_a_conflict(cluster):
     _, writes = await written(cluster)
     claims = [write for write in writes if isinstance(write, plan.Create)]

@@ -9,7 +9,7 @@ from hearth.api.meta import Manifest
 from hearth.cluster import kinds
 from hearth.cluster.interface import Conflict, NotFound
 from hearth.reconcile.apply import plan
-from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete
+from hearth.reconcile.apply.plan import Apply, ApplyReplicas, Create, Delete, TakeOver
 from hearth.reconcile.render import desired
 from hearth.reconcile.render.release import Release
 from tests.reconcile import builders
@@ -88,6 +88,65 @@ def test_an_autoscaler_that_scales_during_a_creation_keeps_replicas(world: PlanF
     assert world.replicas() == 1
     assert world.owners_of_replicas() == {"keda"}
     assert world.decide() == plan.Plan()
+
+
+@pytest.fixture
+def former(world: PlanFixture) -> PlanFixture:
+    """Another controller applied what is there."""
+    for manifest in (find(render(world.service), "Deployment"),):
+        metadata = {k: v for k, v in manifest["metadata"].items() if k != "annotations"}
+        world.store.apply({**manifest, "metadata": metadata}, manager="former")
+    return world
+
+
+def test_what_another_controller_applied_is_taken_over_once(former: PlanFixture):
+    got = former.decide()
+    assert got.taken_over == ("Deployment chat",)
+    [write] = [write for write in got.writes if isinstance(write, TakeOver)]
+    assert (write.managers, write.replicas) == (("former",), None)
+    assert write.bare["metadata"]["uid"] == former.get(kinds.DEPLOYMENT)["metadata"]["uid"]
+    former.execute(got)
+    assert former.decide() == plan.Plan()
+
+
+def test_replicas_that_it_applied_outlive_it(former: PlanFixture):
+    bare = {"apiVersion": "apps/v1", "kind": "Deployment"}
+    metadata = former.get(kinds.DEPLOYMENT)["metadata"]
+    kept = {name: metadata[name] for name in ("name", "namespace", "ownerReferences")}
+    spec = {**former.get(kinds.DEPLOYMENT)["spec"], "replicas": 3}
+    former.store.apply({**bare, "metadata": kept, "spec": spec}, manager="former")
+    got = former.decide()
+    [write] = [write for write in got.writes if isinstance(write, TakeOver)]
+    assert write.replicas == {**write.bare, "spec": {"replicas": 3}}
+    former.execute(got)
+    assert (former.replicas(), former.owners_of_replicas()) == (3, {names.REPLICAS_MANAGER})
+    assert former.decide() == plan.Plan()
+
+
+def test_a_claim_gets_labels_and_nothing_else(settled: PlanFixture):
+    made = settled.get(kinds.PVC, "chat-cache")
+    settled.edit(kinds.PVC, {"metadata": {"labels": {names.SERVICE_LABEL: "other"}}}, "chat-cache")
+    [write] = settled.decide().writes
+    assert isinstance(write, Apply) and "spec" not in write.manifest
+    settled.execute(settled.decide())
+    now = settled.get(kinds.PVC, "chat-cache")
+    assert now["metadata"]["labels"] == made["metadata"]["labels"]
+    assert now["metadata"]["annotations"] == made["metadata"]["annotations"]
+    assert settled.decide() == plan.Plan()
+
+
+def test_the_mark_of_leftovers_comes_and_goes(settled: PlanFixture):
+    def decide(*, leaves: bool) -> plan.Plan:
+        target = render(settled.service)
+        return plan.writes(settled.service, target, settled.observed(), leaves=leaves)
+
+    for leaves in (True, False):
+        got = decide(leaves=leaves)
+        assert [type(write) for write in got.writes] == [Apply]
+        settled.execute(got)
+        assert decide(leaves=leaves) == plan.Plan()
+        annotations = settled.get(kinds.SERVICE)["metadata"]["annotations"]
+        assert (names.LEFTOVERS_ANNOTATION in annotations) is leaves
 
 
 def test_changed_fields_are_applied_again(settled: PlanFixture):
