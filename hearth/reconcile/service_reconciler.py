@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from hearth import names
 from hearth.api.llmservice import LLMService, LLMServiceStatus
-from hearth.api.meta import Manifest, ServiceKey
+from hearth.api.meta import Manifest, ServiceKey, is_condition_true
 from hearth.cluster import kinds
 from hearth.cluster.interface import (
     Cluster,
@@ -48,7 +48,9 @@ logger = logging.getLogger(__name__)
 
 _ABOUT_OTHERS = (spec_errors.NOT_OWNED, spec_errors.PREWARM_CHANGED)
 _THEIR_JOB_S = 10.0
-"""How often a Job is read that another controller made: it is not watched."""
+_THEIR_COMPLETE_JOB_S = 300.0
+"""How often a Job is read that another controller made: it is not watched.  Once it is complete,
+nothing comes of it but that somebody deletes it."""
 
 
 class ServiceReconciler:
@@ -342,6 +344,12 @@ class ServiceReconciler:
             observed.requeue_after_s,
             self._demand.lease_s(key) or None,
             spec_errors.RETRY_S if foreign else None,
-            _THEIR_JOB_S if outcome.their_job else None,
+            _their_job_s(outcome.their_job),
         ]
         return min((wait for wait in waits if wait), default=None)
+
+
+def _their_job_s(job: Manifest | None) -> float | None:
+    if job is None:
+        return None
+    return _THEIR_COMPLETE_JOB_S if is_condition_true(job, "Complete") else _THEIR_JOB_S

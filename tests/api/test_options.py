@@ -36,6 +36,7 @@ def test_each_option_is_read():
         ("response-timeout", "0s", "duration above zero"),
         ("response-timeout", "10", "duration above zero"),
         ("idle-timeout", "-5m", "duration above zero"),
+        ("model-path", "Local", "write hub or local"),
         ("max-inflight", "3", "hearth.dev/max-in-flight"),
         ("", "3", "no such option"),
     ],

@@ -116,8 +116,8 @@ def observe(
         brief=rejection.brief if rejection is not None else _brief(stage),
         warnings=(
             *((f"the cluster lets no more pods in: {beside.message}",) if live and beside else ()),
-            # The engine downloads by itself what the Job did not.
-            *((prewarm.failure.message,) if prewarm.failure and not waits else ()),
+            # The engine downloads by itself what the Job did not; or it has what it needs already.
+            *((prewarm.failure.message,) if prewarm.failure and (ready or not waits) else ()),
         ),
         pods=len(live),
         ready=ready,

@@ -454,7 +454,8 @@ def test_a_failed_job_is_a_failure_where_pods_wait_for_it():
     for pods in ([], [waiting(running={})]):
         got = prewarmed(*pods, prewarm=PREWARM_FAILED)
         assert got.failure == PREWARM_FAILED.failure
-    assert prewarmed(pod(ready=True), prewarm=PREWARM_FAILED).failure is None
+    serving = prewarmed(pod(ready=True), prewarm=PREWARM_FAILED)
+    assert (serving.failure, serving.warnings) == (None, ("Job failed",))
 
 
 def test_where_nothing_waits_a_failed_job_is_a_warning():
