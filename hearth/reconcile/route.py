@@ -7,6 +7,7 @@ from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest, unix_s
 from hearth.api.options import Options
 from hearth.reconcile.spec.spec_errors import API_KEY_UNAVAILABLE, CRD_OUTDATED
+from hearth.reconcile.status import mounts
 from hearth.reconcile.status.observation import Observed, Stage
 from hearth.routes import ColdStart, Delay, KeyRef, Route, Scale, SpecRejection
 
@@ -119,7 +120,7 @@ def scale(
 
 def _delay(observed: Observed, phase: str, key_problem: str | None) -> Delay | None:
     """Why nobody can be let in; else what the Ready condition says, where it may go on being so: no
-    node has room, or a quota, or the weights are not there yet.
+    node has room, or a quota, or the weights are not there yet, or a volume is not mounted.
 
     A container that cannot be started is a failure a moment later, and told as that.
     """
@@ -131,7 +132,7 @@ def _delay(observed: Observed, phase: str, key_problem: str | None) -> Delay | N
         Stage.REFUSED,
         Stage.UNSCHEDULED,
         Stage.PREWARMING,
-    )
+    ) or (observed.stage is Stage.STARTING and observed.brief == mounts.BRIEF)
     wanted = phase in ("Pending", "Loading")
     # A pod that nobody wants yet would wait for them as well.
     if phase == "ScaledToZero" and observed.stage is Stage.PREWARMING:

@@ -7,6 +7,7 @@ import pytest
 
 from hearth.reconcile import route as routing
 from hearth.reconcile.route import scale
+from hearth.reconcile.status import mounts
 from hearth.reconcile.status.observation import Observed, Stage
 from hearth.reconcile.status.pod_failures import PodHistory
 from hearth.routes import Backend, Delay, KeyRef, Route, Scale
@@ -127,6 +128,23 @@ def test_field_case_130_whether_clients_keys_stay_here(backends, wanted, expecte
         before=None,
     )
     assert got.engine_keyed is expected
+
+
+def test_a_mount_that_lasts_is_a_delay():
+    got = routing.route(
+        SERVICE,
+        observed=Observed(
+            stage=Stage.STARTING, message="PVC w", brief=mounts.BRIEF, history=PodHistory()
+        ),
+        rejection=None,
+        readable=True,
+        phase="Loading",
+        scale=None,
+        paused=False,
+        scaler_tls=None,
+        before=None,
+    )
+    assert got.delay == Delay(reason="Starting", message="PVC w", brief=mounts.BRIEF)
 
 
 @pytest.mark.parametrize("readable", [True, False])

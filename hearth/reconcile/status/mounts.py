@@ -6,6 +6,8 @@ from hearth.api.meta import Manifest, find_condition
 
 PATIENCE_S = 10.0
 """Mounting takes a moment in every start; only what lasts longer is worth a write of the status."""
+BRIEF = "its node has not mounted its volumes"
+"""The same without names, for clients that may not read those."""
 _PREPARED = "PodReadyToStartContainers"
 """The kubelet's condition, from Kubernetes 1.29 on: volumes are mounted, and there is a network."""
 

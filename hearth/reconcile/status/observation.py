@@ -102,18 +102,19 @@ def observe(
     message = rejection.message if rejection is not None else ""
     if stage is Stage.PREWARMING:
         message = prewarm.message or _WEIGHTS_MISSING
-    prepares_again_s = None
+    mounting, prepares_again_s = "", None
     if live:
         foremost = live[stages.index(stage)]
         message = message or _message(stage, foremost)
-        if stage is Stage.STARTING:
-            message, prepares_again_s = _preparing(foremost, message, history, now_s=now_s)
+        if stage is Stage.STARTING and not message:
+            message, prepares_again_s = _preparing(foremost, history, now_s=now_s)
+            mounting = mounts.BRIEF if message else ""
     return Observed(
         backends=tuple(_backend(pod) for pod in live if pod["status"].get("podIP")),
         failure=failure,
         stage=stage,
         message=message,
-        brief=rejection.brief if rejection is not None else _brief(stage),
+        brief=rejection.brief if rejection is not None else mounting or _brief(stage),
         warnings=(
             *((f"the cluster lets no more pods in: {beside.message}",) if live and beside else ()),
             # The engine downloads by itself what the Job did not; or it has what it needs already.
@@ -227,13 +228,11 @@ def _message(stage: Stage, pod: Manifest) -> str:
             return ""
 
 
-def _preparing(
-    pod: Manifest, message: str, history: PodHistory, *, now_s: float
-) -> tuple[str, float | None]:
-    """The message of a pod that has a node, and the seconds after which it may be another."""
+def _preparing(pod: Manifest, history: PodHistory, *, now_s: float) -> tuple[str, float | None]:
+    """What a pod that has a node waits for, and the seconds after which it may be told."""
     since_s = history.unmounted_at_s.get(pod["metadata"]["uid"])
-    if message or since_s is None:
-        return message, None
+    if since_s is None:
+        return "", None
     left_s = since_s + mounts.PATIENCE_S - now_s
     return ("", left_s) if left_s > 0 else (mounts.waits_for(pod), None)
 

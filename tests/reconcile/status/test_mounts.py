@@ -35,13 +35,13 @@ def test_a_pod_without_volumes_mounts_no_claim():
 def test_only_a_mount_that_lasts_is_told_and_it_is_told_by_itself():
     of = preparing(CLAIM)
     first = observe(of, now_s=100.0)
-    assert (first.stage, first.message) == ("Starting", "")
+    assert (first.stage, first.message, first.brief) == ("Starting", "", "")
     assert first.requeue_after_s == mounts.PATIENCE_S
     later = observe(of, history=first.history, now_s=104.0)
     assert (later.message, later.requeue_after_s) == ("", mounts.PATIENCE_S - 4.0)
     last = observe(of, history=later.history, now_s=110.0)
     assert "mount PersistentVolumeClaim chat-cache, or" in last.message
-    assert last.requeue_after_s is None
+    assert (last.requeue_after_s, last.brief) == (None, mounts.BRIEF)
 
 
 def test_a_pod_that_is_prepared_waits_for_no_mount():
