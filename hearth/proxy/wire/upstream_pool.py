@@ -10,8 +10,8 @@ carried a stream rests before it is given out again, until its address is known:
 | KEEPS   | it is idle at once   | it is idle                    | CLOSES                       |
 | CLOSES  | it is closed         | it is closed                  | -                            |
 
-Another pod may get the address.  So KEEPS is forgotten with the last connection, CLOSES some time
-after it, and both when the pod vanishes.
+Another pod may get the address: what is known is forgotten with its last connection, and when its
+pod vanishes.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ class UpstreamPool:
         self._open = 0
         self._log_at = deadlines.time()
         self._addresses: dict[Address, _Address] = {}
-        """Those with a connection or a caller, or that had one a moment ago."""
+        """Those with a connection or a caller."""
         self._resting: dict[UpstreamConnection, int] = {}
         """Looks that each has survived."""
         self._idle_look_at = NEVER
@@ -138,9 +138,8 @@ class UpstreamPool:
         if by_the_endpoint and connection.carried_stream and idle_s < _SOON_S:
             entry.after_stream = AfterStream.CLOSES
         if not entry.open:
-            if entry.after_stream is AfterStream.KEEPS:
-                entry.after_stream = AfterStream.UNKNOWN
-            self._look_at_idle_soon()
+            entry.after_stream = AfterStream.UNKNOWN
+            self._drop_unused(connection.address, entry)
 
     def release(self, connection: UpstreamConnection) -> None:
         """A connection whose response is whole: for who waits, or for later."""
@@ -175,7 +174,7 @@ class UpstreamPool:
     def on_deadline(self, now: float) -> None:
         """Look after what rests, and close what was idle for too long."""
         for connection in tuple(self._resting):
-            self._look_at_resting(connection)
+            self._look_at_resting(connection, now)
         if self._idle_look_at <= now:
             self._look_at_idle(now)
         self.deadline = min(now + PERIOD_S if self._resting else NEVER, self._idle_look_at)
@@ -194,6 +193,10 @@ class UpstreamPool:
     def _add(self, address: Address) -> _Address:
         entry = self._addresses[address] = _Address()
         return entry
+
+    def _drop_unused(self, address: Address, entry: _Address) -> None:
+        if not (entry.open or entry.waiting or entry.dialing):
+            del self._addresses[address]
 
     def _take_idle(self, entry: _Address) -> list[UpstreamConnection]:
         """What is idle or rests; the pool forgets it."""
@@ -241,36 +244,32 @@ class UpstreamPool:
         if self._idle_look_at is NEVER:
             self._look_at_idle_soon()
 
-    def _look_at_resting(self, connection: UpstreamConnection) -> None:
-        entry = self._addresses[connection.address]
-        self._resting[connection] += 1
+    def _look_at_resting(self, connection: UpstreamConnection, now: float) -> None:
         if connection.closing:
             return  # it ends in this turn
+        entry = self._addresses[connection.address]
+        self._resting[connection] += 1
         if self._resting[connection] >= REST_LOOKS and entry.after_stream is AfterStream.UNKNOWN:
             entry.after_stream = AfterStream.KEEPS
-        if entry.after_stream is not AfterStream.UNKNOWN:
+        if now - connection.idle_since >= KEEPALIVE_S or entry.after_stream is AfterStream.CLOSES:
             del self._resting[connection]
-            if entry.after_stream is AfterStream.KEEPS:
-                self._give(entry, connection)
-            else:
-                connection.close()
+            connection.close()
+        elif entry.after_stream is AfterStream.KEEPS:
+            del self._resting[connection]
+            self._give(entry, connection)
 
     def _look_at_idle(self, now: float) -> None:
         self._idle_look_at = NEVER
-        for address, entry in tuple(self._addresses.items()):
-            stale = [c for c in entry.idle if now - c.idle_since >= KEEPALIVE_S]
-            for connection in stale:
+        for entry in self._addresses.values():
+            for connection in [c for c in entry.idle if now - c.idle_since >= KEEPALIVE_S]:
                 entry.idle.remove(connection)
                 connection.close()
             if entry.idle:
                 self._idle_look_at = now + _LOOK_EVERY_S
-            elif not (entry.open or entry.waiting or entry.dialing):
-                del self._addresses[address]
 
     def _look_at_idle_soon(self) -> None:
-        if self._idle_look_at == NEVER:
-            self._idle_look_at = self._deadlines.time() + _LOOK_EVERY_S
-            self._look_by(self._idle_look_at)
+        self._idle_look_at = self._deadlines.time() + _LOOK_EVERY_S
+        self._look_by(self._idle_look_at)
 
     def _look_by(self, at: float) -> None:
         if at < self.deadline:
@@ -302,8 +301,7 @@ class UpstreamPool:
                     self.release(connection)
         finally:
             entry.dialing -= 1
-            if not entry.open:
-                self._look_at_idle_soon()
+            self._drop_unused(address, entry)
 
     async def _connect(self, address: Address) -> UpstreamConnection:
         """Raises OSError."""

@@ -128,6 +128,7 @@ async def test_a_kept_connection_is_lost_while_the_request_is_written_to_it(capl
         await s.ask()
         (link,) = s.gateway._parts.pool._addresses[("127.0.0.1", server.port)].idle
         kept, broken = link._transport, Fragile(b"POST")
+        kept.set_protocol(asyncio.Protocol())  # its end is not the connection's
         link._transport, broken.protocol = broken, link
         broken.kernel = Kernel(sent=link._written, acked=link._written)
         front, client = ClientConnection(s.gateway._parts, asyncio.Protocol), Transport()

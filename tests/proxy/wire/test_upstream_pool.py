@@ -365,7 +365,7 @@ async def test_an_address_that_closes_later_than_it_rested_is_known_after_all():
 
     async def late(conn: Conn) -> None:
         await conn.json({})
-        if len(server.seen) == 1:
+        if conn.seen.connection == 1:
             await go.wait()
             conn.close()
 
@@ -374,10 +374,9 @@ async def test_an_address_that_closes_later_than_it_rested_is_known_after_all():
         look(p, pools.REST_LOOKS)
         # Lost: it may have run.
         lost = Caller(p, address, stream=False)
+        await Caller(p, address, fresh=True).until("whole")
         go.set()
         assert await lost.until("lost") == ["reused", "lost"]
-        kept = Caller(p, address, fresh=True)
-        await kept.until("whole")
         assert await run(p, address) == "reused"
         await server.until(lambda b: b.open == 0)
 
@@ -405,12 +404,21 @@ async def test_a_connection_that_was_idle_for_long_says_nothing_when_it_ends():
 async def test_nothing_is_remembered_of_addresses_without_connections():
     async with engine(closes) as (_, p, address):
         await run(p, address)
+        assert set(p._addresses) == {address}
         await Caller(p, ("127.0.0.1", 1)).until("unreachable")
         await closed(p)
-        assert set(p._addresses) == {address, ("127.0.0.1", 1)}
+        while p._addresses:
+            await anyio.lowlevel.checkpoint()
         look(p, later_s=60)
-        assert p._addresses == {}
         assert p.deadline == NEVER
+
+
+async def test_a_connection_that_rested_for_too_long_goes():
+    async with engine() as (server, p, address):
+        await run(p, address)
+        look(p, later_s=pools.KEEPALIVE_S)
+        assert len(p) == 0
+        await server.until(lambda b: b.open == 0)
 
 
 async def test_the_timer_ends_a_rest_by_itself():
