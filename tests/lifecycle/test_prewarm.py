@@ -1,5 +1,6 @@
 """Weights that a Job fetches, on one machine: whole before anybody is served, or a reason."""
 
+import importlib.util
 import os
 import re
 import signal
@@ -33,6 +34,8 @@ async def hearth(tmp_path_factory):
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def served():
+    found = importlib.util.find_spec("huggingface_hub") is not None
+    require("hubs", found, "make .venv/installed-dev")
     async with hub.serve() as one:
         yield one
 
