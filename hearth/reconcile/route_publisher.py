@@ -40,6 +40,8 @@ class SpecOutcome:
     """Kind and name of the objects that this pass adopts."""
     taken_over: tuple[str, ...] = ()
     """The same of those that it takes over from another controller."""
+    takeover_pause_s: float = 0.0
+    """How long another controller's writes are left as they are."""
     leftovers: Leftovers = field(default_factory=Leftovers)
     """What else that controller made."""
     their_job: Manifest | None = None

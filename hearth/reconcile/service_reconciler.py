@@ -3,6 +3,7 @@
 import contextlib
 import datetime
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -27,6 +28,7 @@ from hearth.reconcile.apply import (
     ownership,
     plan,
     takeover,
+    takeover_limit,
 )
 from hearth.reconcile.apply.leftovers import Leftovers
 from hearth.reconcile.apply.plan import Write
@@ -66,6 +68,7 @@ class ServiceReconciler:
         release: Release,
         publisher: RoutePublisher,
         key_secrets: KeySecrets,
+        clock: Callable[[], float] = time.monotonic,
         wall: Callable[[], datetime.datetime] = lambda: datetime.datetime.now(datetime.UTC),
     ) -> None:
         self._cluster = cluster
@@ -75,7 +78,9 @@ class ServiceReconciler:
         self._release = release
         self._publisher = publisher
         self._key_secrets = key_secrets
+        self._clock = clock
         self._wall = wall
+        self._takeover_limit = takeover_limit.TakeoverLimit()
         self._terminating: dict[ServiceKey, str] = {}
         """By key, the uid of a service whose namespace is being deleted."""
 
@@ -130,6 +135,8 @@ class ServiceReconciler:
         if writes:
             try:
                 self._publisher.remember_written(key, await execute.execute(self._cluster, writes))
+                if outcome.taken_over:
+                    self._takeover_limit.record(service.metadata.uid, now_s=self._clock())
                 await self._report_adopted(service, outcome)
             except execute.WriteRejected as error:
                 scales = error.kind == kinds.SCALED_OBJECT.kind
@@ -195,17 +202,24 @@ class ServiceReconciler:
                 self._cluster, service, desired=target.manifests, may_delete=release.cleanup
             )
         planned = plan.writes(service, target, observed, leaves=bool(left))
+        pause_s = 0.0
+        if planned.taken_over:
+            pause_s = self._takeover_limit.pause_s(service.metadata.uid, now_s=self._clock())
+        if pause_s:
+            planned = plan.Plan()
         outcome = SpecOutcome(
             runtime=runtime.name,
             rejection=planned.rejection,
             warnings=(
                 *target.warnings,
                 *(() if release.cleanup else leftovers.warnings(service.key, left)),
+                *((takeover_limit.WARNING,) if pause_s else ()),
             ),
             engine_keyed=target.engine_keyed,
             adopted=planned.adopted,
             taken_over=planned.taken_over,
             leftovers=left,
+            takeover_pause_s=pause_s,
             their_job=their_job if target.prewarm else None,
         )
         return outcome, planned.writes
@@ -345,6 +359,7 @@ class ServiceReconciler:
             self._demand.lease_s(key) or None,
             spec_errors.RETRY_S if foreign else None,
             _their_job_s(outcome.their_job),
+            outcome.takeover_pause_s or None,
         ]
         return min((wait for wait in waits if wait), default=None)
 

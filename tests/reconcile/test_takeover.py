@@ -256,3 +256,24 @@ async def test_a_finished_job_of_a_former_controller_counts(former, ended):
     deployment = await world.cluster.get(kinds.DEPLOYMENT, "ai", "chat")
     pod = deployment["spec"]["template"]["spec"]
     assert bool(pod.get("initContainers")) is not ended
+
+
+async def test_a_controller_that_goes_on_writing_is_not_fought_without_end():
+    former = former_controller.second()
+    world = ReconcilerFixture()
+    service = await former_made(world, former)
+    await settle(world)
+
+    async def writes_back():
+        for one in former.applied(service):
+            await world.cluster.apply(one, manager=former.manager)
+        world.cluster.written.clear()
+        return await world.reconcile_once()
+
+    for _ in range(2):
+        await writes_back()
+        assert ("apply", "Deployment", "chat") in world.cluster.written
+    assert 0 < await writes_back() <= 60
+    assert ("apply", "Deployment", "chat") not in world.cluster.written
+    assert "stop the other controller" in await warning(world, former.group)
+    assert world.routes.find(KEY).rejection is None  # what runs goes on being served
