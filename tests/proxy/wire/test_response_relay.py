@@ -36,6 +36,7 @@ def test_a_warm_stream_shows_its_head_before_its_body():
     assert r.receive(DONE) == DONE
     assert r.receive(LAST) == LAST
     assert (r.state, r.outcome, r.reusable) == (RelayState.COMPLETE, Outcome.OK, True)
+    assert r.events
 
 
 def test_head_and_first_bytes_go_out_together():
