@@ -10,6 +10,7 @@ PAGES = [
     *sorted(ROOT.glob("*.md")),
     *(p for top in ("docs", "charts", "examples") for p in sorted((ROOT / top).rglob("*.md"))),
 ]
+SOURCES = sorted((ROOT / "hearth").rglob("*.py"))
 EACH = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 
 
@@ -75,3 +76,21 @@ def test_the_page_about_a_move_names_what_there_is():
     assert set(re.findall(r"`(/\w[^`]*)`", served)) == {
         route for route in routes if not re.match(r"/v1/|/v2/embed", route)
     }
+
+def test_where_a_change_goes_names_what_is_there():
+    """Each row of the table: files by their paths, and names that stand in one of them."""
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    rows = text.partition("## Where a change goes")[2].partition("\n## ")[0].splitlines()
+    files = {path.relative_to(ROOT / "hearth").as_posix() for path in SOURCES}
+    table = [row for row in rows if row.startswith("| a")]
+    assert table
+    for row in table:
+        named = re.findall(r"`([^`]+)`", row)
+        paths = [one for one in named if one.endswith(".py")]
+        missing = {
+            one for one in paths if not any(f"/{file}".endswith(f"/{one}") for file in files)
+        }
+        assert missing == set(), row
+        source = "".join(path.read_text() for path in SOURCES)
+        names = [one for one in named if re.fullmatch(r"[A-Za-z_.]+", one) and one not in paths]
+        assert [one for one in names if one.rpartition(".")[2] not in source] == [], row
