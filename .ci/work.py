@@ -66,6 +66,7 @@ def in_the_box() -> list[Work]:
         tests("Helm", "test_helm.py", quiet_s=80, fixed_s=80),
         tests("a move", "test_move.py", quiet_s=50, fixed_s=45),
         tests("mutual TLS", "test_mutual_tls.py", quiet_s=20, fixed_s=80),
+        tests("weights", "test_cache.py", quiet_s=40, fixed_s=50),
         tests("a real model", "test_llama.py", quiet_s=20, fixed_s=15),
         tests("many services", "test_many.py", quiet_s=80, fixed_s=90, box=ANOTHER),
         tests("quiet minutes", "test_quiet.py", quiet_s=10, fixed_s=215, box=ANOTHER),
@@ -97,7 +98,7 @@ def tests(
     words = [f"tests/kubernetes/{path}" for path in paths]
     words += [f"--deselect=tests/kubernetes/{path}" for path in but]
     keda = "no-keda,keda.yaml" if box == WITHOUT_KEDA else "keda"
-    require = f"kubernetes,helm,helm3,kubectl,node,faults,audit,llama,openssl,{keda}"
+    require = f"kubernetes,helm,helm3,kubectl,node,faults,audit,llama,openssl,hub,registry,{keda}"
     return Work(
         Step(name, quiet_s, fixed_s=fixed_s, must=must),
         (*PYTEST, *words),
@@ -125,6 +126,9 @@ def cluster() -> dict[str, str]:
         "HEARTH_TEST_FAULTS": str(run / "down"),
         "HEARTH_TEST_AUDIT": str(run / "log" / "audit.jsonl"),
         "HEARTH_TEST_KEDA": str(KUBE / "keda.yaml"),
+        "HEARTH_TEST_HUB_IMAGE": "localhost/hearth-hub:dev",
+        "HEARTH_TEST_ORAS_IMAGE": "localhost/oras:dev",
+        "HEARTH_TEST_REGISTRY": str(Path(os.environ.get("HEARTH_CI_FOLDER", "")) / "registry"),
         "HEARTH_TEST_LLAMA_IMAGE": "localhost/llama-server:1",
         "HEARTH_TEST_LLAMA_MODELS": str(_engines() / "models"),
         "HEARTH_TEST_QUIET_S": "180",

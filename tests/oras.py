@@ -18,14 +18,15 @@ def find() -> Path | None:
     if named := os.environ.get("ORAS"):
         return Path(named)
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = caches / "hearth" / f"oras-{VERSION}"
+    folder = caches / "hearth" / f"oras-{VERSION}-static"  # as an image without libraries needs it
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (folder / "oras").exists() and (go := shutil.which("go")):
             built = subprocess.run(
                 [go, "install", f"oras.land/oras/cmd/oras@{VERSION}"],
-                env=os.environ | {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false"},
+                env=os.environ
+                | {"GOBIN": str(folder), "GOFLAGS": "-buildvcs=false", "CGO_ENABLED": "0"},
                 stderr=subprocess.PIPE,
                 text=True,
             )

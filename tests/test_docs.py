@@ -77,6 +77,7 @@ def test_the_page_about_a_move_names_what_there_is():
         route for route in routes if not re.match(r"/v1/|/v2/embed", route)
     }
 
+
 def test_where_a_change_goes_names_what_is_there():
     """Each row of the table: files by their paths, and names that stand in one of them."""
     text = (ROOT / "docs" / "architecture.md").read_text()

@@ -108,10 +108,12 @@ class Hub:
         if path not in self.files:
             return web.json_response({}, status=404, headers={"X-Error-Code": "EntryNotFound"})
         headers = {"X-Repo-Commit": COMMIT}
-        if not _is_large(path):
+        # Contents are under another name of this host; where it has no other, they are here.
+        elsewhere = self.url.replace("127.0.0.1", "localhost")
+        if not _is_large(path) or elsewhere == self.url:
             return await self._send(request, path, headers)
         headers |= {
-            "Location": f"{self.url.replace('127.0.0.1', 'localhost')}/cdn/{path}",
+            "Location": f"{elsewhere}/cdn/{path}",
             "X-Linked-Size": str(self._size(path)),
             "X-Linked-Etag": f'"{_etag(path, self.files[path])}"',
         }
@@ -186,10 +188,10 @@ def _lfs(content: bytes) -> dict:
 
 
 @asynccontextmanager
-async def serve(*, port=0):
+async def serve(*, host="127.0.0.1", port=0):
     """A hub that serves."""
     hub = Hub()
-    async with serving(hub.app, port=port) as url:
+    async with serving(hub.app, host=host, port=port) as url:
         hub.url = url
         yield hub
         hub.released.set()

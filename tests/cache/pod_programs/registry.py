@@ -33,7 +33,7 @@ class Registry:
     @property
     def host(self) -> str:
         # Registries of this name alone are asked without TLS.
-        return self.url.replace("http://127.0.0.1", "localhost")
+        return self.url.replace("http://127.0.0.1", "localhost").removeprefix("https://")
 
     def push(self, *layers: dict) -> str:
         """An artifact; what names it."""
@@ -156,9 +156,9 @@ def _digest(content: bytes) -> str:
 
 
 @asynccontextmanager
-async def serve():
+async def serve(*, host="127.0.0.1", tls=None):
     """A registry that serves."""
     registry = Registry()
-    async with serving(registry.app) as url:
+    async with serving(registry.app, host=host, tls=tls) as url:
         registry.url = url
         yield registry

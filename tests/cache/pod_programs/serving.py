@@ -1,4 +1,4 @@
-"""Serves an application on loopback, in the loop of the test."""
+"""Serves an application in the loop of the test: on loopback, or where pods reach it."""
 
 from contextlib import asynccontextmanager
 
@@ -6,12 +6,12 @@ from aiohttp import web
 
 
 @asynccontextmanager
-async def serving(app, *, port=0):
+async def serving(app, *, host="127.0.0.1", port=0, tls=None):
     """The URL it has."""
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=0.1)
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+        await web.TCPSite(runner, host, port, ssl_context=tls).start()
+        yield f"{'https' if tls else 'http'}://{host}:{runner.addresses[0][1]}"
     finally:
         await runner.cleanup()
