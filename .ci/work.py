@@ -38,7 +38,7 @@ def there_is() -> list[Work]:
     cluster = (KUBE / "box").exists()
     found = [
         Work(Step("what the tests need", 60, must=True, own=False), (".ci/needs",)),
-        Work(Step("make test", 500, must=True), ("make", "test")),
+        Work(Step("make test", 780, must=True), ("make", "test")),
     ]
     if cluster:
         found.append(Work(Step("the images", 180, must=True, own=False), (".ci/images",)))

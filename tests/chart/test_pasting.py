@@ -5,6 +5,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,6 +36,8 @@ def paste(tmp_path):
     for name in ("kubectl", "helm", "curl"):
         (programs / name).write_text(_RECORD)
         (programs / name).chmod(0o755)
+    # That of this environment, which need not be active.
+    (programs / "hearth").symlink_to(Path(sys.executable).with_name("hearth"))
 
     def call(block):
         for left in ("commands", "manifests.yaml"):
