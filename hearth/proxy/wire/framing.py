@@ -102,14 +102,11 @@ class ChunkedBody:
         if not data.startswith(_SIZE_LINES[size]) or not data.endswith(_CRLF):
             return False
         self._last = data
-        if self._marks:
-            self._look_for_marks(data)
-        return True
-
-    def _look_for_marks(self, data: bytes) -> None:
+        # Here, and in no method of its own: it is done for each token.
         for mark in self._marks:
             if mark in data and self._stream_end is not None:
                 self._stream_end.note(self.recent)
+        return True
 
     def follow(self, stream_end: StreamEnd) -> None:
         """`stream_end` looks at what goes by from now on."""
