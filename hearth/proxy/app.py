@@ -35,13 +35,13 @@ class App:
 
     def __init__(self, parts: Shared, *, keys: ApiKeys, serves: Callable[[], bool]) -> None:
         """`serves`: whether a load balancer should send requests here."""
-        self._parts = parts
+        self._shared = parts
         self._keys = keys
         self._serves = serves
 
     async def handle(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer one request; nothing it did wrong leaves this method."""
-        parts = self._parts
+        parts = self._shared
         began_at = parts.deadlines.time()
         outcome: str = Outcome.OK
         key: ServiceKey | None = None
@@ -114,7 +114,7 @@ class App:
         return web.Response(status=503, text="not serving\n", headers=fields)
 
     def _options(self, head: head_parser.RequestHead) -> web.Response:
-        origins = self._parts.config.cors_origins
+        origins = self._shared.config.cors_origins
         if not origins:
             raise GatewayError(
                 ErrorCode.METHOD_NOT_ALLOWED,
@@ -129,28 +129,28 @@ class App:
         return web.Response(status=204, headers=fields)
 
     def _cors(self, request: web.BaseRequest) -> dict[str, str]:
-        return cors.response_fields(request.headers.get("Origin"), self._parts.config.cors_origins)
+        return cors.response_fields(request.headers.get("Origin"), self._shared.config.cors_origins)
 
     async def _models(
         self, head: head_parser.RequestHead, name: str | None
     ) -> tuple[ServiceKey | None, bytes]:
         """The service that was asked about, where it is one, and the answer."""
-        scope = self._parts.router.scope(head.host)
-        if cross_site(head, self._parts.config):
+        scope = self._shared.router.scope(head.host)
+        if cross_site(head, self._shared.config):
             raise error_messages.cross_site(head.field(b"origin").decode("latin-1"))
-        if self._parts.stopping:
-            raise shutting_down(restarts_soon=self._parts.config.restarts_soon)
-        if not self._parts.routes.complete:
+        if self._shared.stopping:
+            raise shutting_down(restarts_soon=self._shared.config.restarts_soon)
+        if not self._shared.routes.complete:
             raise error_messages.starting()
         sent_key = auth.sent_key(head.field(b"authorization"), head.field(b"x-api-key"))
         if isinstance(scope, OneService):
-            await self._parts.router.authenticate(self._parts.router.route(scope.key), sent_key)
+            await self._shared.router.authenticate(self._shared.router.route(scope.key), sent_key)
         if name is None:
             key = scope.key if isinstance(scope, OneService) else None
             return key, await self._list(scope, sent_key)
-        default = self._parts.config.default_namespace
+        default = self._shared.config.default_namespace
         found = model_ids.find(name, scope, default_namespace=default)
-        route = self._parts.routes.find(found) if found else None
+        route = self._shared.routes.find(found) if found else None
         if route is None or not await auth.may_list(route, sent_key, self._keys):
             raise no_model(name)
         (known,) = await self._max_model_lens([route])
@@ -159,8 +159,8 @@ class App:
         )
 
     async def _list(self, scope: Scope, sent_key: str | None) -> bytes:
-        default = self._parts.config.default_namespace
-        routes = model_ids.within(scope, self._parts.routes.routes())
+        default = self._shared.config.default_namespace
+        routes = model_ids.within(scope, self._shared.routes.routes())
         shown = [r for r in routes if await auth.may_list(r, sent_key, self._keys)]
         ids = [model_ids.id_of(r.key, scope, default_namespace=default) for r in shown]
         known = await self._max_model_lens(shown)
@@ -174,7 +174,7 @@ class App:
     async def _max_model_lens(self, routes: list[Route]) -> list[int | None]:
         """What the engines of these services told; those that run and were not asked yet are
         asked, all at once, for a moment."""
-        names, endpoints = self._parts.models, self._parts.endpoints
+        names, endpoints = self._shared.models, self._shared.endpoints
         running = [endpoints.usable(route.key) for route in routes]
         unknown = [
             b for pods in running for b in pods if names.max_model_len(b) is NotAsked.NOT_ASKED

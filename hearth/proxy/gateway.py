@@ -90,7 +90,7 @@ class Gateway:
         self._clients = ClientLimit(
             self._config.client_connections, observer=self._observer, clock=clock
         )
-        self._parts: Shared | None = None
+        self._shared: Shared | None = None
         self._leaving = False
         self._ended = anyio.Event()
         self._drained = anyio.Event()
@@ -137,7 +137,7 @@ class Gateway:
                 async with anyio.create_task_group() as tasks:
                     await tasks.start(self._prober.run)
                     await tasks.start(background.run)
-                    self._parts = parts = self._make_parts(loop, session, background)
+                    self._shared = parts = self._make_parts(loop, session, background)
                     runner, make = await self._application(parts)
                     try:
                         listener = await self._listen(parts, make, host, port)
@@ -160,7 +160,7 @@ class Gateway:
         self._leaving = True
 
     def _serves(self) -> bool:
-        stopping = self._parts is None or self._parts.stopping
+        stopping = self._shared is None or self._shared.stopping
         return self._routes.complete and not (stopping or self._leaving)
 
     async def drain(self, limit_s: float) -> None:
@@ -168,7 +168,7 @@ class Gateway:
 
         The port stays open meanwhile for who comes late: they are told to come again.
         """
-        parts = self._parts
+        parts = self._shared
         if parts is None:
             self._drained.set()
             return
@@ -183,9 +183,9 @@ class Gateway:
 
     def _pod_vanished(self, pod_uid: str, host: str) -> None:
         """Nothing more comes from there: its requests end now, not when they time out."""
-        if self._parts is not None:
-            self._parts.pool.drop_idle(host)
-            for running in tuple(self._parts.running):
+        if self._shared is not None:
+            self._shared.pool.drop_idle(host)
+            for running in tuple(self._shared.running):
                 running.pod_vanished(pod_uid)
 
     async def _until_drained(
@@ -284,7 +284,7 @@ class Gateway:
         )
 
     def _something_ended(self) -> None:
-        if self._parts is not None and self._parts.stopping:
+        if self._shared is not None and self._shared.stopping:
             ended, self._ended = self._ended, anyio.Event()
             ended.set()
 
@@ -320,7 +320,7 @@ class _HttpServer(web.Server):
             request_factory=partial(BridgeRequest, loop=asyncio.get_running_loop()),
             handler_cancellation=True,
         )
-        self._parts = parts
+        self._shared = parts
 
     def __call__(self) -> web.RequestHandler:
         return _Connection(
@@ -328,10 +328,10 @@ class _HttpServer(web.Server):
             loop=asyncio.get_running_loop(),
             access_log=None,
             auto_decompress=False,
-            keepalive_timeout=self._parts.config.client_keepalive_s,
+            keepalive_timeout=self._shared.config.client_keepalive_s,
             max_line_size=_FIELD_BYTES,
             max_field_size=_FIELD_BYTES,
-            shared=self._parts,
+            shared=self._shared,
         )
 
 

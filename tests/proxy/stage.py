@@ -279,9 +279,9 @@ class Answer:
 async def outwait(s: Stage, server: backend.Server) -> None:
     """Let all the time pass that this backend has to answer, as soon as it was asked."""
     await server.until(lambda b: b.calls())
-    (asking,) = s.gateway._parts.running
+    (asking,) = s.gateway._shared.running
     turn = getattr(asking, "_turn", asking)  # the short way is its own
-    turn.on_deadline(s.gateway._parts.deadlines.time() + 3600)
+    turn.on_deadline(s.gateway._shared.deadlines.time() + 3600)
 
 
 @contextmanager

@@ -53,10 +53,10 @@ async def test_field_case_94_every_connection_is_asked_whether_its_peer_is_there
             here = stream.extra(anyio.abc.SocketAttribute.local_address)
             assert alive.options(other_end(here)) == alive.wanted(tcp_keepalive.CLIENT_S)
         assert (await s.ask())[0] == 200
-        (front,) = s.gateway._parts.connections
+        (front,) = s.gateway._shared.connections
         accepted = front.transport._transport.get_extra_info("socket")
         assert alive.options(accepted) == alive.wanted(tcp_keepalive.CLIENT_S)
-        ((link,),) = (site.idle for site in s.gateway._parts.pool._addresses.values())
+        ((link,),) = (site.idle for site in s.gateway._shared.pool._addresses.values())
         upstream = link._transport.get_extra_info("socket")
         assert alive.options(upstream) == alive.wanted(tcp_keepalive.PEER_S)
 

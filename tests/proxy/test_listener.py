@@ -81,11 +81,11 @@ async def test_field_case_91_who_says_nothing_is_told_when_its_time_is_over():
     async with stage(replace(CONFIG, client_connections=1)) as s:
         kept, silent = await connect(s), await connect(s)
         async with kept.stream, silent.stream:
-            while len(s.gateway._parts.connections) < 2:
+            while len(s.gateway._shared.connections) < 2:
                 await anyio.lowlevel.checkpoint()
-            for front in tuple(s.gateway._parts.connections):
+            for front in tuple(s.gateway._shared.connections):
                 if isinstance(front, ClientConnection) and front.state.name == "SURPLUS":
-                    front.on_deadline(s.gateway._parts.deadlines.time() + 3600)
+                    front.on_deadline(s.gateway._shared.deadlines.time() + 3600)
             await told(s, silent)
 
 
@@ -109,7 +109,7 @@ async def test_beyond_what_can_be_told_a_connection_is_closed_and_counted():
             transport = Transport()
             clients = s.gateway._clients
             clients.open += 32  # as if so many were being told
-            front = ClientConnection(s.gateway._parts, lambda: None)
+            front = ClientConnection(s.gateway._shared, lambda: None)
             front.connection_made(transport)
             clients.open -= 32
             assert transport.did == ["abort"] and clients.open == 1

@@ -355,7 +355,7 @@ async def test_field_case_c13_errors_of_the_messages_route_are_seen_by_its_sdk()
         s.put(authentication=KeyRef(secret="keys", key="api"))
         _, _, text = await s.ask(path="/v1/messages")
         assert error(text) == ("authentication_error", "invalid_api_key")
-        s.gateway._parts.stopping = True
+        s.gateway._shared.stopping = True
         _, _, text = await s.ask(path="/v1/messages")
         assert error(text) == ("overloaded_error", "shutting_down")
 

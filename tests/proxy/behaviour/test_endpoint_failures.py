@@ -295,7 +295,7 @@ async def test_field_case_91_without_a_file_for_its_connection_no_endpoint_is_bl
         s.put(pod(server))
         async with s.raw(BODY) as warmed:
             await warmed.until(b"hello")
-        s.gateway._parts.pool.close()
+        s.gateway._shared.pool.close()
         await server.until(lambda b: b.open == 0)
         data = json.dumps(body).encode()
         request = (

@@ -170,7 +170,7 @@ async def test_field_case_129_what_a_closed_connection_did_not_take_goes_again(s
             raw = Raw(stream)
             await stream.send(request(short=short))
             await raw.until(b"hello")
-            (front,) = s.gateway._parts.connections
+            (front,) = s.gateway._shared.connections
             # From here to the request the loop sees nothing of the backend.
             engine.read.set()
             engine.ended.wait()
@@ -196,7 +196,7 @@ async def test_field_case_129_what_an_engine_took_is_not_sent_again(way, end):
         data = request(short=way != "long", more=b"Connection: close\r\n")
         assert b"HTTP/1.1 200 " in await exchange(s, data)
         s.put(pod(server), pod(other))
-        s.gateway._parts.balancer.failed(pod(other).uid, base_s=60, now=s.gateway._parts.clock())
+        s.gateway._shared.balancer.failed(pod(other).uid, base_s=60, now=s.gateway._shared.clock())
         if way == "application":
             # This goes to no engine, and its connection to the application.
             data = f"GET /none HTTP/1.1\r\nHost: {HOST}\r\n\r\n".encode() + data

@@ -280,7 +280,7 @@ async def test_a_client_that_goes_while_its_body_is_decompressed_leaves_nothing(
                 await anyio.lowlevel.checkpoint()
         await s.record.until(1)
         assert s.record.outcomes == ["client_cancelled"]
-        while s.gateway._parts.decoders.borrowed_tokens:
+        while s.gateway._shared.decoders.borrowed_tokens:
             await anyio.lowlevel.checkpoint()
         assert s.gateway.buffered_bytes == 0
         assert asleep(s)

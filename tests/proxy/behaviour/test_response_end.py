@@ -11,7 +11,7 @@ async def test_an_end_after_the_end_changes_nothing():
         s.put()
         async with s.raw(STREAM) as raw:
             await s.pending(1)
-            (exchange,) = s.gateway._parts.running
+            (exchange,) = s.gateway._shared.running
             exchange.cut()
             await raw.until(b"shutting_down")
             exchange.fail(error_messages.upstream_lost())
@@ -19,4 +19,4 @@ async def test_an_end_after_the_end_changes_nothing():
         await anyio.wait_all_tasks_blocked()
         assert s.record.outcomes == ["shutting_down"]
         assert s.gateway.buffered_bytes == 0
-        assert not s.gateway._parts.running
+        assert not s.gateway._shared.running

@@ -255,7 +255,7 @@ async def test_a_client_that_reads_nothing_pauses_the_backend():
         s.put(pod(server))
         async with s.raw():
             await s.pending(1)
-            (front,) = s.gateway._parts.connections
+            (front,) = s.gateway._shared.connections
             paused = False
             # It takes nothing, the backend is read no more, and in the end it loses its place.
             while s.demand.pending(KEY):

@@ -35,7 +35,7 @@ async def test_a_client_that_leaves_before_its_body_leaves_nothing():
         async with await anyio.connect_tcp(*s.address) as stream:
             await stream.send(HEAD + DATA[:5])
             await _front(s)
-        while s.gateway._parts.connections:
+        while s.gateway._shared.connections:
             await anyio.lowlevel.checkpoint()
         assert not server.calls()
         assert s.demand.pending(KEY) == 0
@@ -65,9 +65,9 @@ async def test_what_follows_a_request_waits_for_its_answer():
 
 async def _front(s):
     """The connection, once it is there."""
-    while not s.gateway._parts or not s.gateway._parts.connections:
+    while not s.gateway._shared or not s.gateway._shared.connections:
         await anyio.lowlevel.checkpoint()
-    return next(iter(s.gateway._parts.connections))
+    return next(iter(s.gateway._shared.connections))
 
 
 async def test_a_known_head_says_the_same_on_the_long_way():
@@ -134,7 +134,7 @@ async def test_what_was_waited_for_is_given_back(leaves):
             if not leaves:
                 await stream.send(DATA[5:])
                 await Raw(stream).until(WHOLE)
-        while s.gateway._parts.connections:
+        while s.gateway._shared.connections:
             await anyio.lowlevel.checkpoint()
         assert s.gateway.buffered_bytes == 0
 

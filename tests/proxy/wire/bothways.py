@@ -483,8 +483,8 @@ class GatewayFixture:
             self.tasks = tasks
             address = await tasks.start(self.gateway.serve)
             async with await anyio.connect_tcp(*address):
-                assert self.gateway._parts is not None
-                self.parts = self.gateway._parts
+                assert self.gateway._shared is not None
+                self.parts = self.gateway._shared
                 while not self.parts.connections:
                     await anyio.lowlevel.checkpoint()
                 (front,) = self.parts.connections

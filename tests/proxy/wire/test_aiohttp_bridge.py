@@ -128,7 +128,7 @@ async def connected(s: Stage, *, guest: bool) -> AsyncIterator[Raw]:
 async def handed_over(s: Stage) -> AsyncIterator[Raw]:
     """The only connection, the application's by now."""
     async with connected(s, guest=True) as client:
-        assert not s.gateway._parts.connections
+        assert not s.gateway._shared.connections
         yield client
 
 
@@ -160,7 +160,7 @@ async def quiet(s: Stage, server: backend.Server) -> None:
     """Wait until nothing of clients that have left is on its way to the backend any more."""
     async with connected(s, guest=True):
         pass  # what came before this is read by now
-    while server.open != len(s.gateway._parts.pool):
+    while server.open != len(s.gateway._shared.pool):
         await anyio.lowlevel.checkpoint()
 
 
@@ -339,7 +339,7 @@ async def test_a_client_that_reads_nothing_pauses_the_backend_until_it_does():
         async with handed_over(s) as client:
             await client.stream.send(post(STREAM))
             await server.until(lambda b: b.calls())
-            (exchange,) = s.gateway._parts.running
+            (exchange,) = s.gateway._shared.running
             while not (exchange.upstream is not None and exchange.upstream._paused):
                 await anyio.lowlevel.checkpoint()
                 assert exchange.state is not ExchangeState.DONE, "all of it was taken in"
@@ -388,7 +388,7 @@ async def test_a_defect_before_the_body_is_told_and_counted_once(monkeypatch, ca
             assert b"internal_error" in await client.rest()
         assert s.record.outcomes[before:] == ["internal_error"]
         assert s.gateway.buffered_bytes == 0
-        assert not s.gateway._parts.running
+        assert not s.gateway._shared.running
     assert "a defect" in caplog.text
 
 

@@ -127,10 +127,10 @@ async def test_field_case_107_an_idle_connection_outlives_that_of_a_load_balance
         async with client.stream:
             await client.stream.send(post(b"{}"))
             assert answers(await client.until(b"hello")) == [200]
-            (front,) = s.gateway._parts.connections
+            (front,) = s.gateway._shared.connections
             while front.idle_until() == NEVER:
                 await anyio.lowlevel.checkpoint()
-            sweep = s.gateway._parts.deadlines
+            sweep = s.gateway._shared.deadlines
             assert front.deadline - sweep.time() > 600
             application = cast(BridgeConnection, front._web())
             assert application._keepalive_timeout == CONFIG.client_keepalive_s
@@ -148,7 +148,7 @@ async def test_field_case_107_where_connections_are_too_many_an_idle_one_makes_r
                 return answers(await client.until(awaited))
 
             assert [await ask(b"hello"), await ask(b"hello")] == [[200], [200]]
-            fronts = tuple(s.gateway._parts.connections)
+            fronts = tuple(s.gateway._shared.connections)
             while any(front.idle_until() == NEVER for front in fronts):
                 await anyio.lowlevel.checkpoint()
             assert await ask(b"error") == [503], "they are idle for a moment only"
@@ -169,7 +169,7 @@ async def test_field_case_91_idle_connections_of_the_application_make_room_too()
             return answers(await client.until(b"}"))
 
         assert [await ask(), await ask()] == [[200], [200]]
-        bridged = s.gateway._parts.bridged
+        bridged = s.gateway._shared.bridged
         while any(one.idle_until() == NEVER for one in bridged):
             await anyio.lowlevel.checkpoint()
         assert await ask() == [503], "they are idle for a moment only"
@@ -423,7 +423,7 @@ async def test_ten_thousand_idle_connections_are_kept_and_all_closed_at_the_end(
                 assert clients.stdout is not None
                 said = BufferedByteReceiveStream(clients.stdout)
                 assert await said.receive_until(b"\n", 100) == b"open"
-                assert len(s.gateway._parts.connections) == IDLE
+                assert len(s.gateway._shared.connections) == IDLE
                 assert (await s.ask())[0] == 404
                 await s.gateway.drain(0)
                 assert await said.receive_until(b"\n", 100) == b"%d" % IDLE

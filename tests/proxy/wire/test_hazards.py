@@ -38,7 +38,7 @@ PAD = b"X-Pad: " + b"x" * 5000
 
 def asks(s: Stage, data: bytes) -> tuple[ClientConnection, Transport]:
     """A client that has sent `data` in one read."""
-    front, transport = ClientConnection(s.gateway._parts, asyncio.Protocol), Transport()
+    front, transport = ClientConnection(s.gateway._shared, asyncio.Protocol), Transport()
     transport.protocol = front
     front.connection_made(transport)
     front.data_received(data)
@@ -84,13 +84,13 @@ class Fragile(Transport):
 async def test_the_client_is_lost_while_bytes_of_the_backend_are_read(body, text, caplog):
     async with backend.running() as server, stage() as s:
         s.put(pod(server))
-        front, transport = ClientConnection(s.gateway._parts, asyncio.Protocol), Fragile(text)
+        front, transport = ClientConnection(s.gateway._shared, asyncio.Protocol), Fragile(text)
         transport.protocol = front
         front.connection_made(transport)
         front.data_received(post(body))
         await s.record.until(1)
         assert transport.lost
-        assert front not in s.gateway._parts.connections
+        assert front not in s.gateway._shared.connections
         await s.pending(0)
         assert s.gateway.in_flight(KEY) == 0
     assert caplog.records == []
@@ -100,7 +100,7 @@ async def test_the_client_is_lost_while_it_is_shown_a_sign_of_life(caplog):
     async with stage() as s:
         s.put()
         front, transport = (
-            ClientConnection(s.gateway._parts, asyncio.Protocol),
+            ClientConnection(s.gateway._shared, asyncio.Protocol),
             Fragile(b"heartbeat"),
         )
         transport.protocol = front
@@ -113,7 +113,7 @@ async def test_the_client_is_lost_while_it_is_shown_a_sign_of_life(caplog):
 
 async def test_the_client_is_lost_while_it_is_told_an_error(caplog):
     async with stage() as s:
-        front, transport = ClientConnection(s.gateway._parts, asyncio.Protocol), Fragile(b"404")
+        front, transport = ClientConnection(s.gateway._shared, asyncio.Protocol), Fragile(b"404")
         transport.protocol = front
         front.connection_made(transport)
         front.data_received(post(BODY) + post(BODY))
@@ -126,12 +126,12 @@ async def test_a_kept_connection_is_lost_while_the_request_is_written_to_it(capl
     async with backend.running() as server, stage() as s:
         s.put(pod(server))
         await s.ask()
-        (link,) = s.gateway._parts.pool._addresses[("127.0.0.1", server.port)].idle
+        (link,) = s.gateway._shared.pool._addresses[("127.0.0.1", server.port)].idle
         kept, broken = link._transport, Fragile(b"POST")
         kept.set_protocol(asyncio.Protocol())  # its end is not the connection's
         link._transport, broken.protocol = broken, link
         broken.kernel = Kernel(sent=link._written, acked=link._written)
-        front, client = ClientConnection(s.gateway._parts, asyncio.Protocol), Transport()
+        front, client = ClientConnection(s.gateway._shared, asyncio.Protocol), Transport()
         front.connection_made(client)
         front.data_received(post(BODY))
         assert broken.lost
@@ -149,7 +149,7 @@ async def test_field_case_129_a_new_connection_that_takes_nothing_is_none(more, 
     caplog.set_level("WARNING")
     async with backend.running() as server, stage() as s:
         s.put(pod(server))
-        parts, broken = s.gateway._parts, Fragile(b"POST")
+        parts, broken = s.gateway._shared, Fragile(b"POST")
         connect = parts.pool._connect
 
         async def once(address: tuple[str, int]) -> UpstreamConnection:
@@ -208,7 +208,7 @@ async def test_what_a_backend_says_to_a_client_that_has_just_left_goes_nowhere(s
         assert client.sent == sent
         await server.until(lambda b: b.open == 0)
         assert len(s.record.ends) == 1
-        assert len(s.gateway._parts.pool) == 0
+        assert len(s.gateway._shared.pool) == 0
     assert caplog.records == []
 
 
@@ -239,7 +239,7 @@ async def test_a_connection_that_is_made_for_a_client_that_has_left_serves_the_n
     made, go = anyio.Event(), anyio.Event()
     async with backend.running() as server, stage() as s:
         s.put(pod(server))
-        pool = s.gateway._parts.pool
+        pool = s.gateway._shared.pool
         connect_ = pool._connect
 
         async def late(address):
@@ -360,7 +360,7 @@ async def test_what_comes_before_its_turn_is_bounded_and_answered_later():
         async with client.stream, anyio.create_task_group() as tasks:
             await client.stream.send(post({"n": 0}))
             await server.until(lambda b: b.calls())
-            (front,) = s.gateway._parts.connections
+            (front,) = s.gateway._shared.connections
             more = b"".join(post({"n": n, "pad": "x" * 10_000}) for n in range(1, number))
             tasks.start_soon(client.stream.send, more)
             while not front.transport.reading_paused:
@@ -385,14 +385,14 @@ async def test_a_client_that_goes_while_nobody_reads_is_noticed_with_the_answer(
         async with client.stream:
             await client.stream.send(post(BODY))
             await server.until(lambda b: b.calls())
-            (front,) = s.gateway._parts.connections
+            (front,) = s.gateway._shared.connections
             await client.stream.send(post({**BODY, "pad": "x" * 100_000}))
             while not front.transport.reading_paused:
                 await anyio.lowlevel.checkpoint()
         go.set()
         await s.record.until(2)
         await s.pending(0)
-        while s.gateway._parts.connections:
+        while s.gateway._shared.connections:
             await anyio.lowlevel.checkpoint()
 
 
@@ -448,7 +448,7 @@ async def test_who_is_held_has_no_task_and_no_timer():
         fronts = []
         found = set()
         for number in range(50):
-            front = ClientConnection(s.gateway._parts, asyncio.Protocol)
+            front = ClientConnection(s.gateway._shared, asyncio.Protocol)
             front.connection_made(Transport())
             front.data_received(post(STREAM))
             fronts.append(front)
@@ -469,13 +469,13 @@ async def test_a_client_that_reads_again_gets_the_rest_and_both_connections_go_o
     async with backend.running(fast) as server, stage() as s:
         s.put(pod(server))
         async with s.raw() as client:
-            while not any(front.writing_paused for front in s.gateway._parts.connections):
+            while not any(front.writing_paused for front in s.gateway._shared.connections):
                 await anyio.lowlevel.checkpoint()
             text = await client.until(b"0\r\n\r\n")
             assert text.count(b"data: ") == backend.FLOOD + 1
             await s.record.until(1)
             # A backend that is not known yet: its connection rests.
-            pool = s.gateway._parts.pool
+            pool = s.gateway._shared.pool
             while not pool._addresses["127.0.0.1", server.port].idle:
                 await anyio.lowlevel.checkpoint()
             await client.stream.send(post(BODY))

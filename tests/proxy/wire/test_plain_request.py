@@ -39,10 +39,10 @@ def request(body=BODY, *, host: str = HOST, fields: bytes = b"", cut: int | None
 
 def begin(s: Stage, data: bytes) -> Exchange | int:
     """The exchange of a client that sent `data`, where it is a plain request."""
-    client = ClientConnection(s.gateway._parts, asyncio.Protocol)
+    client = ClientConnection(s.gateway._shared, asyncio.Protocol)
     client.transport.open(Transport())
-    taken = take(s.gateway._parts, client, data)
-    return taken if isinstance(taken, int) else Exchange(s.gateway._parts, client, taken)
+    taken = take(s.gateway._shared, client, data)
+    return taken if isinstance(taken, int) else Exchange(s.gateway._shared, client, taken)
 
 
 @pytest.mark.parametrize(
@@ -100,7 +100,7 @@ async def test_a_defect_before_it_waits_leaves_nothing(monkeypatch, caplog):
         async with s.raw() as raw:
             await raw.until(b"internal_error")
         assert (s.record.outcomes, s.gateway.buffered_bytes) == (["internal_error"], 0)
-        assert not s.gateway._parts.running
+        assert not s.gateway._shared.running
     assert "a defect" in caplog.text
 
 
@@ -113,7 +113,7 @@ async def test_the_sleeper_is_woken_in_the_read_that_the_request_came_with():
             await stream.send(request(STREAM))
             await woken.wait()
             # Nothing of it is left unread: what it asks for is known.
-            (front,) = s.gateway._parts.connections
+            (front,) = s.gateway._shared.connections
             assert (front.body, front.buffer) == (None, b"")
             await Raw(stream).until(b": heartbeat")
             s.put(pod(server))

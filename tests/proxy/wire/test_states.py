@@ -33,8 +33,8 @@ class Recorded(ClientConnection):
 
     def __init__(self, s: Stage) -> None:
         self.states: list[ConnectionState] = []
-        assert s.gateway._parts is not None
-        super().__init__(s.gateway._parts, asyncio.Protocol)
+        assert s.gateway._shared is not None
+        super().__init__(s.gateway._shared, asyncio.Protocol)
         self.raw = Transport()
         self.connection_made(self.raw)
 
