@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -360,8 +360,8 @@ async def test_what_an_address_keeps_is_forgotten_when_its_pod_vanishes():
         assert await run(p, address) == "made"
 
 
-async def test_an_address_that_closes_later_than_it_rested_is_known_after_all():
-    go = anyio.Event()
+def closes_first(go: anyio.Event) -> Callable[[Conn], Awaitable[None]]:
+    """An engine that closes its first connection after its response, once `go` is set."""
 
     async def late(conn: Conn) -> None:
         await conn.json({})
@@ -369,7 +369,12 @@ async def test_an_address_that_closes_later_than_it_rested_is_known_after_all():
             await go.wait()
             conn.close()
 
-    async with engine(late) as (server, p, address):
+    return late
+
+
+async def test_an_address_that_closes_later_than_it_rested_is_known_after_all():
+    go = anyio.Event()
+    async with engine(closes_first(go)) as (server, p, address):
         await run(p, address)
         look(p, pools.REST_LOOKS)
         # Lost: it may have run.
@@ -383,14 +388,7 @@ async def test_an_address_that_closes_later_than_it_rested_is_known_after_all():
 
 async def test_a_connection_that_was_idle_for_long_says_nothing_when_it_ends():
     go = anyio.Event()
-
-    async def late(conn: Conn) -> None:
-        await conn.json({})
-        if conn.seen.connection == 1:
-            await go.wait()
-            conn.close()
-
-    async with engine(late) as (_, p, address):
+    async with engine(closes_first(go)) as (_, p, address):
         await run(p, address)
         look(p, pools.REST_LOOKS)
         await Caller(p, address, fresh=True).until("whole")
