@@ -204,6 +204,8 @@ def explain(error: BaseException, hub: Any, cache: str) -> tuple[str, bool]:
         "Mismatch|Integrity|Consistency", names + text
     ):
         return f"wrong size from {hub.host}: {first_line(error)}", True
+    if "Validation" in names:
+        return f"{hub.host} can have no model of that name: {first_line(error)}", False
     if status:
         return f"{status} from {hub.host} for {hub.model}", True
     if re.search("Conn|Timeout|Network|Proxy|SSL|Protocol|Chunked|Incomplete|gaierror", names):

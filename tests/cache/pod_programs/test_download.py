@@ -101,6 +101,13 @@ def cache(tmp_path, scheme, served):
     return Cache(tmp_path, scheme, served)
 
 
+async def test_a_name_that_no_model_can_have_is_not_asked_for_again(cache, scheme):
+    code, said, error = await cache.fill(HEARTH_SOURCE=f"{scheme}://org/model:Q4_K_M")
+    assert (code, error.count("\n")) == (1, 1) and "tries again" not in said
+    assert {"hf": "can have no model of that name", "modelscope": "404"}[scheme] in error
+    assert not cache.marker.exists()
+
+
 async def test_a_cache_is_filled(cache, served, scheme):
     code, said, errors = await cache.fill(HEARTH_MODEL_LINK=cache.link)
     assert (code, errors) == (0, "")
