@@ -16,6 +16,7 @@ from hearth.cluster.interface import (
     ClusterError,
     Conflict,
     Forbidden,
+    Kind,
     NotFound,
     Terminating,
 )
@@ -34,7 +35,7 @@ from hearth.reconcile.apply.leftovers import Leftovers
 from hearth.reconcile.apply.plan import Write
 from hearth.reconcile.caches import Caches
 from hearth.reconcile.key_secrets import KeySecrets
-from hearth.reconcile.render import desired, prewarm_job
+from hearth.reconcile.render import desired
 from hearth.reconcile.render.desired import Desired
 from hearth.reconcile.render.release import Release
 from hearth.reconcile.route_publisher import Published, RoutePublisher, SpecOutcome
@@ -49,6 +50,8 @@ from hearth.routes import RouteTable, SpecRejection
 logger = logging.getLogger(__name__)
 
 _ABOUT_OTHERS = (spec_errors.NOT_OWNED, spec_errors.PREWARM_CHANGED)
+_Read = dict[tuple[Kind, str], Manifest | None]
+"""Objects that one pass read from the cluster, by kind and name; None where there is none."""
 _THEIR_JOB_S = 10.0
 _THEIR_COMPLETE_JOB_S = 300.0
 """How often a Job is read that another controller made: it is not watched.  Once it is complete,
@@ -172,6 +175,7 @@ class ServiceReconciler:
         if not parsed.readable:
             return SpecOutcome(rejection=parsed.rejection, readable=False), ()
         runtime = None
+        read: _Read = {}
         try:
             runtime = runtime_selection.pick(
                 service,
@@ -181,8 +185,8 @@ class ServiceReconciler:
             if broken := parsed.rejection or self._caches.runtime_rejection(runtime):
                 return SpecOutcome(runtime=runtime.name, rejection=broken), ()
             release = replace(self._release, keda=self._caches.keda, jobs=self._caches.jobs)
-            deployment = await self._deployment(service)
-            their_job = await self._their_job(service)
+            deployment = await self._deployment(service, read)
+            their_job = await self._their_job(service, read)
             target = desired.render(
                 service,
                 runtime,
@@ -195,7 +199,7 @@ class ServiceReconciler:
             return SpecOutcome(
                 runtime=runtime.name if runtime else None, rejection=error.rejection
             ), ()
-        observed = await self._observed(service, target)
+        observed = await self._observed(service, target, read)
         left = Leftovers()
         if leftovers.sought(service, observed):
             left = await cleanup.find(
@@ -224,17 +228,16 @@ class ServiceReconciler:
         )
         return outcome, planned.writes
 
-    async def _deployment(self, service: LLMService) -> Manifest | None:
+    async def _deployment(self, service: LLMService, read: _Read) -> Manifest | None:
         """The service's own Deployment; one that another controller made has no label of Hearth's,
         and is read by name."""
         name = ServiceKey(service.key.namespace, names.deployment(service.key))
         found = self._caches.object(kinds.DEPLOYMENT, name)
         if found is None:
-            with contextlib.suppress(NotFound):
-                found = await self._cluster.get(kinds.DEPLOYMENT, *name)
+            found = await self._by_name(kinds.DEPLOYMENT, name, read)
         return found if found and ownership.controlled(service, found) else None
 
-    async def _their_job(self, service: LLMService) -> Manifest | None:
+    async def _their_job(self, service: LLMService, read: _Read) -> Manifest | None:
         """The Job that another project's controller made to fetch this service's weights.
 
         It has no label of ours: what the caches do not hold is read by name.
@@ -245,11 +248,21 @@ class ServiceReconciler:
             return None
         found = self._caches.object(kinds.JOB, name)
         if found is None:
-            with contextlib.suppress(NotFound, Forbidden):
-                found = await self._cluster.get(kinds.JOB, *name)
-        return found if found and prewarm_job.is_theirs(service, found) else None
+            with contextlib.suppress(Forbidden):
+                found = await self._by_name(kinds.JOB, name, read)
+        return found if found and ownership.of_former_controller(service, found) else None
 
-    async def _observed(self, service: LLMService, target: Desired) -> list[Manifest]:
+    async def _by_name(self, kind: Kind, name: ServiceKey, read: _Read) -> Manifest | None:
+        """What the cluster has, read once a pass: `read` is what this one read so far."""
+        identity = kind, name.name
+        if identity not in read:
+            try:
+                read[identity] = await self._cluster.get(kind, *name)
+            except NotFound:
+                read[identity] = None
+        return read[identity]
+
+    async def _observed(self, service: LLMService, target: Desired, read: _Read) -> list[Manifest]:
         """Objects with the service's label, and any other that has the name of a desired one.
 
         Somebody else's object has no label of ours: what the caches do not hold is read by name
@@ -261,9 +274,11 @@ class ServiceReconciler:
         known = {(manifest["kind"], manifest["metadata"]["name"]) for manifest in observed}
         for manifest in target.manifests:
             kind, name = kinds.of(manifest), manifest["metadata"]["name"]
-            if (manifest["kind"], name) not in known:
-                with contextlib.suppress(NotFound):
-                    observed.append(await self._cluster.get(kind, service.key.namespace, name))
+            if (manifest["kind"], name) in known:
+                continue
+            name = ServiceKey(service.key.namespace, name)
+            if (found := await self._by_name(kind, name, read)) is not None:
+                observed.append(found)
         return observed
 
     async def _annotate_loading_pods(self, service: LLMService, *, failed: bool) -> None:

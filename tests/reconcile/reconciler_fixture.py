@@ -37,6 +37,7 @@ class RejectingCluster(LocalCluster):
         super().__init__()
         self.answers = {}
         self.written = []
+        self.read = []
 
     def _meet(self, verb, manifest):
         self.written.append((verb, manifest["kind"], manifest["metadata"]["name"]))
@@ -44,6 +45,7 @@ class RejectingCluster(LocalCluster):
             raise error
 
     async def get(self, kind, namespace, name):
+        self.read.append((kind.kind, name))
         if error := self.answers.get(("get", kind.kind)):
             raise error
         return await super().get(kind, namespace, name)

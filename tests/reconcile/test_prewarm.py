@@ -82,6 +82,15 @@ async def test_the_job_is_created_once(prewarmed):
     assert prewarmed.cluster.written.count(("create", "Job", JOB)) == 1
 
 
+async def test_a_pass_reads_an_object_by_name_once_however_often_it_is_asked_for(world):
+    await world.user("LLMService", spec=spec())
+    world.cluster.read.clear()
+    await world.reconcile_once()
+    read = world.cluster.read
+    assert {("Deployment", "chat"), ("Job", JOB)} <= set(read)
+    assert len(read) == len(set(read))
+
+
 async def test_its_pods_are_no_backend(prewarmed):
     await prewarmed.job_pod(state={"running": {}})
     await prewarmed.reconcile_once()
@@ -127,7 +136,7 @@ async def test_field_case_85_a_failed_job_is_told_with_what_it_said_last_and_hea
     await prewarmed.reconcile_once()
     told = (
         'Job chat-prewarm failed: it said last: "401 from the hub"; delete the Job to run it again'
-        " (kubectl -n ai delete job chat-prewarm)"
+        " (kubectl -n ai delete job chat-prewarm; of hearth local: start that again)"
     )
     assert await prewarmed.ready() == ("PrewarmFailed", told)
     assert (await prewarmed.conditions())["Degraded"] == ("True", "PrewarmFailed")

@@ -7,7 +7,7 @@ from hearth.api.llmservice import LLMService
 from hearth.api.meta import Manifest
 from hearth.cluster import kinds
 from hearth.cluster.interface import Cluster, Conflict, Forbidden, NotFound
-from hearth.reconcile.apply import leftovers
+from hearth.reconcile.apply import leftovers, ownership
 from hearth.reconcile.apply.leftovers import Leftovers
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ async def find(
         except Forbidden:
             unseen.append(f"{kind.kind.lower()}/{name}")
             continue
-        if leftovers.is_leftover(service, one):
+        if ownership.of_former_controller(service, one):
             found.append(one)
     return Leftovers(found=tuple(found), unseen=tuple(unseen))
 

@@ -53,12 +53,6 @@ def candidates(key: ServiceKey) -> Iterator[tuple[Kind, str]]:
     yield kinds.SECRET, f"{key.name}-demand-auth"
 
 
-def is_leftover(service: LLMService, found: Manifest) -> bool:
-    """Whether this very service controls it, and Hearth did not write it."""
-    annotations = found["metadata"].get("annotations") or {}
-    return ownership.controlled(service, found) and names.HASH_ANNOTATION not in annotations
-
-
 def marked(manifests: tuple[Manifest, ...], key: ServiceKey) -> tuple[Manifest, ...]:
     """The desired objects, with the mark on the Service that is the service's address."""
     return tuple(_marked(one) if _is_address(one, key) else one for one in manifests)

@@ -42,6 +42,13 @@ def controlled(service: LLMService, manifest: Manifest) -> bool:
     return bool(uid) and uid == service.metadata.uid
 
 
+def of_former_controller(service: LLMService, manifest: Manifest) -> bool:
+    """Whether this very LLMService controls it, and not Hearth wrote it: another project's
+    controller did."""
+    annotations = manifest["metadata"].get("annotations") or {}
+    return controlled(service, manifest) and names.HASH_ANNOTATION not in annotations
+
+
 def adoptable(service: LLMService, manifest: Manifest) -> bool:
     """Whether Hearth wrote it for a service of this name, and it has no controller any more.
 

@@ -206,9 +206,7 @@ def _deployment_steps(
 
 
 def _apply_replicas(main: Manifest, replicas: int, *, whole: Manifest | None) -> ApplyReplicas:
-    metadata = main["metadata"]
-    kept = {name: metadata[name] for name in ("name", "namespace", "uid") if name in metadata}
-    bare = {"apiVersion": main["apiVersion"], "kind": main["kind"], "metadata": kept}
+    bare = takeover.bare(main)
     return ApplyReplicas(
         whole=whole,
         main=main,

@@ -61,8 +61,8 @@ def _job(desired: Manifest, observed: Manifest) -> routes.SpecRejection:
     return routes.SpecRejection(
         reason=spec_errors.PREWARM_CHANGED,
         message=f"spec.model.source, spec.cache: Job {name} was created to fetch {difference}; a"
-        f" Job is written once: delete Job {name}, and Hearth fetches what the spec says, or undo"
-        " the change",
+        f" Job is written once: delete Job {name} (of hearth local: start that again), and Hearth"
+        " fetches what the spec says, or undo the change",
     )
 
 

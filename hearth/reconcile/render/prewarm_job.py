@@ -126,14 +126,6 @@ def waits_for(wanted: Prewarm | None, theirs: Manifest | None) -> tuple[str, ...
     return () if is_condition_true(theirs, "Complete") else (wanted.marker,)
 
 
-def is_theirs(service: LLMService, job: Manifest) -> bool:
-    """Whether another project's controller made this Job for this very service."""
-    metadata = job["metadata"]
-    owners = metadata.get("ownerReferences") or ()
-    own = any(owner.get("controller") and owner["uid"] == service.metadata.uid for owner in owners)
-    return own and names.HASH_ANNOTATION not in (metadata.get("annotations") or {})
-
-
 def check_theirs(wanted: Prewarm, theirs: Manifest, *, local: bool) -> None:
     """Raises SpecError where their Job does not do for this spec."""
     name = theirs["metadata"]["name"]

@@ -76,7 +76,7 @@ def observe(
     Observed, or an empty one.  `now_s` is on the monotonic clock.  `prewarm`: of the Job that
     fetches the weights, of which pods that wait for it need to come no further.
     """
-    live = sorted(filter(_is_live, pods), key=_age)
+    live = sorted(filter(_is_live, pods), key=pod_failures.age)
     beside = pod_failures.pod_rejection(deployment)
     rejection = None if live else beside
     history = pod_failures.update_history(history, live, now_s=now_s, rejection=rejection)
@@ -150,10 +150,6 @@ def _is_live(pod: Manifest) -> bool:
     going = pod["metadata"].get("deletionTimestamp")
     # An evicted pod stays as Failed; the Deployment has another for it.
     return not going and (pod.get("status") or {}).get("phase") not in ("Failed", "Succeeded")
-
-
-def _age(pod: Manifest) -> tuple[str, str]:
-    return pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]
 
 
 def _worst(pods: list[Manifest], diagnoses: list[Diagnosis]) -> Failure | None:

@@ -131,7 +131,7 @@ def update_history(
         uid = pod["metadata"]["uid"]
         if mounts.is_preparing(pod):
             unmounted[uid] = history.unmounted_at_s.get(uid, now_s)
-        for status in _statuses(pod):
+        for status in container_statuses(pod):
             key = (pod["metadata"]["uid"], status["name"])
             reason = _waiting(status).get("reason")
             restarted = status.get("restartCount", 0)
@@ -156,7 +156,7 @@ def update_history(
 def diagnose(pod: Manifest, history: PodHistory, *, now_s: float) -> Diagnosis:
     """Whether this pod is in a terminal state; `history` includes this observation."""
     again = None
-    for status in _statuses(pod):
+    for status in container_statuses(pod):
         key = (pod["metadata"]["uid"], status["name"])
         waiting = _waiting(status)
         reason = waiting.get("reason", "")
@@ -171,6 +171,11 @@ def diagnose(pod: Manifest, history: PodHistory, *, now_s: float) -> Diagnosis:
         if failure is not None:
             return Diagnosis(failure=failure)
     return Diagnosis(failure=None, requeue_after_s=again)
+
+
+def age(pod: Manifest) -> tuple[str, str]:
+    """A key to sort pods by: the oldest first, those of one second by name."""
+    return pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]
 
 
 def is_ready(pod: Manifest) -> bool:
@@ -233,7 +238,8 @@ def _waiting(status: Manifest) -> Manifest:
     return (status.get("state") or {}).get("waiting") or {}
 
 
-def _statuses(pod: Manifest) -> Iterator[Manifest]:
+def container_statuses(pod: Manifest) -> Iterator[Manifest]:
+    """What the kubelet says of each container, init containers first."""
     status = pod.get("status") or {}
     yield from status.get("initContainerStatuses") or ()
     yield from status.get("containerStatuses") or ()

@@ -47,13 +47,13 @@ def observe(
         return PrewarmProgress()
     name = job["metadata"]["name"]
     again = f"delete the Job to run it again (kubectl -n {job['metadata'].get('namespace', '')}"
-    again = f"{again} delete job {name})"
+    again = f"{again} delete job {name}; of hearth local: start that again)"
     if is_condition_true(job, "Complete"):
         if not _is_older(job, claim):
             return PrewarmProgress()
         told = f"Job {name} filled a claim that is gone; the one that there is now is empty"
         return PrewarmProgress(failure=_failure(f"{told}; {again}"))
-    alive = sorted(pods, key=_age)
+    alive = sorted(pods, key=pod_failures.age)
     said = next((words for pod in reversed(alive) for words in _last_words(pod)), said)
     failed = find_condition(job, "Failed")
     if failed.get("status") == "True":
@@ -95,7 +95,7 @@ def _state(pod: Manifest, said: str) -> str:
     scheduled = find_condition(pod, "PodScheduled")
     if scheduled.get("status") == "False":
         return f"is not scheduled: {mounts.unscheduled(pod) or 'nobody says why'}"
-    for status in _statuses(pod):
+    for status in pod_failures.container_statuses(pod):
         state = status.get("state") or {}
         waiting = state.get("waiting") or {}
         reason = waiting.get("reason", "")
@@ -114,7 +114,7 @@ def _state(pod: Manifest, said: str) -> str:
 
 
 def _last_words(pod: Manifest) -> Iterator[str]:
-    for status in _statuses(pod):
+    for status in pod_failures.container_statuses(pod):
         for state in (status.get("state"), status.get("lastState")):
             ended: Mapping[str, object] = (state or {}).get("terminated") or {}
             words = _error(str(ended.get("message") or ""))
@@ -129,17 +129,7 @@ def _error(log: str) -> str:
     return " ".join(lines[errors[-1] if errors else -1 :])
 
 
-def _statuses(pod: Manifest) -> Iterator[Manifest]:
-    status = pod.get("status") or {}
-    yield from status.get("initContainerStatuses") or ()
-    yield from status.get("containerStatuses") or ()
-
-
 def _is_older(job: Manifest, claim: Manifest | None) -> bool:
     """Times are whole seconds, and a claim is created before its Job."""
     created: str = job["metadata"].get("creationTimestamp", "")
     return claim is not None and created < claim["metadata"].get("creationTimestamp", "")
-
-
-def _age(pod: Manifest) -> tuple[str, str]:
-    return pod["metadata"].get("creationTimestamp", ""), pod["metadata"]["name"]

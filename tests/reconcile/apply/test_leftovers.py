@@ -4,7 +4,7 @@ import pytest
 
 from hearth import names
 from hearth.cluster import kinds
-from hearth.reconcile.apply import leftovers
+from hearth.reconcile.apply import leftovers, ownership
 from hearth.reconcile.apply.leftovers import Leftovers
 from tests.reconcile.builders import UID, find, render, service
 
@@ -46,7 +46,7 @@ def test_leftovers_are_looked_for_from_the_takeover_to_the_last(observed, sought
     ],
 )
 def test_what_is_left_over(found, left):
-    assert leftovers.is_leftover(service(), found) is left
+    assert ownership.of_former_controller(service(), found) is left
 
 
 def test_claims_and_jobs_are_never_candidates():

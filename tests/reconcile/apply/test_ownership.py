@@ -167,3 +167,19 @@ def test_foreign_objects_are_counted_beyond_three():
     assert ownership.warnings(CHAT, ()) == ()
     [said] = ownership.warnings(CHAT, ("Pod a", "Pod b", "Pod c", "Pod d"))
     assert "Pod a, Pod b, Pod c and 1 more" in said and "chat-backend" in said
+
+
+@pytest.mark.parametrize(
+    ("owners", "annotations", "expected"),
+    [
+        ([{"controller": True, "uid": builders.UID}], {}, True),
+        ([{"controller": True, "uid": builders.UID}], {names.HASH_ANNOTATION: "h"}, False),
+        ([{"controller": True, "uid": "another"}], {}, False),
+        ([{"uid": builders.UID}], {}, False),
+        ([], {}, False),
+    ],
+)
+def test_what_a_former_controller_made(owners, annotations, expected):
+    made = {"metadata": {"ownerReferences": owners, "annotations": annotations}}
+    assert ownership.of_former_controller(CHAT, made) is expected
+    assert ownership.of_former_controller(CHAT, {"metadata": {}}) is False

@@ -77,7 +77,8 @@ def test_a_changed_job_is_told_with_both_values():
     assert got.message == (
         "spec.model.source, spec.cache: Job chat-prewarm was created to fetch hf://org/model"
         f" (NodeLocalPVC), and the spec now says {OCI} (SharedPVC); a Job is written once: delete"
-        " Job chat-prewarm, and Hearth fetches what the spec says, or undo the change"
+        " Job chat-prewarm (of hearth local: start that again), and Hearth fetches what the spec"
+        " says, or undo the change"
     )
     assert written_once.rejection(job, job) is None
 

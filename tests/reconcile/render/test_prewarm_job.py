@@ -7,10 +7,10 @@ import pytest
 from hearth import names
 from hearth.api.meta import Manifest, ServiceKey
 from hearth.cache import program_texts
-from hearth.reconcile.render import desired, prewarm_job
+from hearth.reconcile.render import desired
 from hearth.reconcile.render.release import ORAS_IMAGE, Release
 from hearth.reconcile.spec.spec_errors import SpecError
-from tests.reconcile.builders import UID, find, render, runtime, service
+from tests.reconcile.builders import find, render, runtime, service
 
 KEY = ServiceKey("ai", "chat")
 DIGEST = "0" * 64
@@ -378,22 +378,6 @@ def test_their_job_may_not_do(spec: Manifest, annotations: dict[str, str], messa
         beside(spec, theirs(complete=True), annotations=annotations)
     assert error.value.rejection.reason == "PrewarmChanged"
     assert message in error.value.rejection.message
-
-
-@pytest.mark.parametrize(
-    ("owners", "annotations", "expected"),
-    [
-        ([{"controller": True, "uid": UID}], {}, True),
-        ([{"controller": True, "uid": UID}], {names.HASH_ANNOTATION: "h"}, False),
-        ([{"controller": True, "uid": "another"}], {}, False),
-        ([{"uid": UID}], {}, False),
-        ([], {}, False),
-    ],
-)
-def test_whose_job_it_is(owners: list[Manifest], annotations: dict[str, str], expected: bool):
-    job = {"metadata": {"ownerReferences": owners, "annotations": annotations}}
-    assert prewarm_job.is_theirs(service(), job) is expected
-    assert prewarm_job.is_theirs(service(), {"metadata": {}}) is False
 
 
 def test_their_job_is_nothing_to_a_service_without_prewarming():

@@ -10,7 +10,10 @@ from hearth.reconcile.status.prewarm_progress import PrewarmProgress
 from hearth.routes import Failure
 from tests.reconcile.builders import merged
 
-AGAIN = "delete the Job to run it again (kubectl -n ai delete job chat-prewarm)"
+AGAIN = (
+    "delete the Job to run it again (kubectl -n ai delete job chat-prewarm; of hearth local: start"
+    " that again)"
+)
 
 
 def job(*conditions: Manifest, theirs: bool = False, **spec: Any) -> Manifest:
